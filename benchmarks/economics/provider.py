@@ -1,16 +1,22 @@
 """A provider with a quota, outages and a recovery that can collapse again; it writes down every call.
 
-Small on purpose: one JSON POST a call, answered after a fixed latency. Its own CPU is not ours, so it runs in
-the process that measures.
+Small on purpose: one JSON POST a call, answered after a fixed latency. The server is that of the simulated
+provider. Its CPU is not ours, so it runs in the process that measures.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import deque
 from dataclasses import dataclass, field
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tidegate.testing.provider.listener import HOST, ProviderListener
+from tidegate.testing.provider.messages import NoResponse, json_response
 
 
 @dataclass(frozen=True)
@@ -67,21 +73,18 @@ class QuotaProvider:
     _back: float = 0.0
     """When it came back last; each collapse moves it."""
     _recent: deque[float] = field(default_factory=deque)
-    _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def __aenter__(self) -> QuotaProvider:
         self._level = self.quota
         if self.outage is not None:
             self._back = self.outage.begins + self.outage.seconds
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/call"
+        self._listener = ProviderListener(self._serve)
+        await self._listener.open(0)
+        self.url = f"http://{HOST}:{self._listener.port}/call"
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._serving:
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        await self._listener.close()
 
     def now(self) -> float:
         return 0.0 if self.began is None else time.monotonic() - self.began
@@ -89,65 +92,45 @@ class QuotaProvider:
     def is_away(self, at: float) -> bool:
         return self.outage is not None and self.outage.begins <= at < self._back
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._serving.add(task)
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                length = next(
-                    int(line.split(b":")[1])
-                    for line in head.split(b"\r\n")
-                    if line.lower().startswith(b"content-length")
-                )
-                number = json.loads(await reader.readexactly(length))["task"]
-                await self._answer(number, writer)
-        except (KeyError, ValueError):
-            pass  # somebody who takes this port for another's
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            self._serving.discard(task)
-            writer.close()
+            number = (await Request(scope, receive).json())["task"]
+        except (KeyError, TypeError, ValueError):  # somebody who takes this port for another's
+            response = Response(status_code=400)
+        else:
+            response = await self._answer(number)
+        await response(scope, receive, send)
 
-    async def _answer(self, task: int, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, task: int) -> Response:
         if self.began is None:
             self.began = time.monotonic()
         at = self.now()
         call = ReceivedCall(at, task, 0)
         self.calls.append(call)
-        status, extra = self._response_status(at, task)
+        status, headers = self._response_status(at, task)
         if status == 0:
-            await asyncio.sleep(3_600)
+            return NoResponse("hang")
         await asyncio.sleep(self.latency if status in (200, 400) else self.latency / 10)
         if status == 200 and self.is_away(self.now()) and self.outage is not None and not self.outage.hangs:
             status = 503  # the provider went down meanwhile
         call.status = status
-        body = b'{"ok": true}' if status == 200 else b'{"error": {"message": "no"}}'
-        lines = [
-            f"HTTP/1.1 {status} X",
-            "content-type: application/json",
-            f"content-length: {len(body)}",
-            *extra,
-        ]
-        writer.write("\r\n".join([*lines, "", ""]).encode() + body)
-        await writer.drain()
+        return json_response(status, {"ok": True} if status == 200 else {"error": {"message": "no"}}, headers)
 
-    def _response_status(self, at: float, task: int) -> tuple[int, list[str]]:
+    def _response_status(self, at: float, task: int) -> tuple[int, dict[str, str]]:
         if self.outage is not None:
             self._collapse_if_overloaded(at, self.outage)
             if self.is_away(at):
-                return (0 if self.outage.hangs and not self.collapses else 503), []
+                return (0 if self.outage.hangs and not self.collapses else 503), {}
         if self.poisoned and task % self.poisoned == 0:
-            return 400, []
+            return 400, {}
         if task in self.faulty:
-            return self.fault, []
+            return self.fault, {}
         self._level = min(self.quota, self._level + (at - self._refilled) * self.quota)
         self._refilled = at
         if self._level < 1:
-            return 429, [f"retry-after: {(1 - self._level) / self.quota:.3f}"]
+            return 429, {"retry-after": f"{(1 - self._level) / self.quota:.3f}"}
         self._level -= 1
-        return 200, []
+        return 200, {}
 
     def _collapse_if_overloaded(self, at: float, outage: ProviderOutage) -> None:
         """Collapse again where arrivals of the last second are more than it can bear half over."""

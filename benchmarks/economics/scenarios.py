@@ -162,8 +162,7 @@ async def _by_workers(
     async def call(number: int) -> None: ...
 
     prepared = [
-        replace(call.prepare(number), new_task=replace(call.prepare(number).new_task, upstream="provider"))
-        for number in range(1, scenario.tasks + 1)
+        replace(call.prepare(number).new_task, upstream="provider") for number in range(1, scenario.tasks + 1)
     ]
     with contextlib.ExitStack() as stack:
         workers = [
@@ -194,7 +193,7 @@ async def _by_workers(
         left = workers[1:] if scenario.kills else workers
         cpu = sum(tree_cpu_seconds(worker.pid) for worker in left) - sum(before[len(workers) - len(left) :])
         dead = await store.count_dead_letters(TaskFilter())
-        states = await store.read_tasks([task.task_id for task in prepared])
+        states = await store.read_tasks([task.id for task in prepared])
         succeeded = sum(row.state == "succeeded" for row in states.values())
         lost = scenario.tasks - succeeded - dead if scenario.drains else 0
         await app.aclose()

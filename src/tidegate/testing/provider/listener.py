@@ -16,7 +16,8 @@ from typing import Any
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -78,15 +79,16 @@ class ProviderListener:
     """Listens on one loopback port. While it is shut, connecting is refused and the port stays ours.
 
     Args:
-        app: Answers the requests.
+        app: The ASGI application that answers the requests. It may raise `ClientDisconnect`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.port = 0
         """The port, once it was opened; kept until it is locked."""
+        self._app = app
         self._state = ServerState()
         self._config = uvicorn.Config(
-            app,
+            self._call,
             http=ProviderConnection,
             interface="asgi3",
             ws="none",
@@ -148,6 +150,12 @@ class ProviderListener:
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except (ClientDisconnect, asyncio.CancelledError):
+            return  # Nobody reads a response: the client disconnected, or `close` closed its connection.
 
     def _close_placeholder(self) -> None:
         if self._placeholder is not None:

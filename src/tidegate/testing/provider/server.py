@@ -166,15 +166,8 @@ class SimulatedProvider:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application: answer one request."""
         try:
-            response = await self._respond_to(scope, receive)
-            await response(scope, receive, send)
-        except (ClientDisconnect, asyncio.CancelledError):
-            return  # Nobody reads a response: the client disconnected, or `stop` closed its connection.
-
-    async def _respond_to(self, scope: Scope, receive: Receive) -> Response:
-        try:
             response = await self._route(scope, receive)
-        except (ClientDisconnect, asyncio.CancelledError):
+        except ClientDisconnect:
             raise
         except Exception:
             _log.exception("the simulated provider failed on a request")
@@ -182,7 +175,7 @@ class SimulatedProvider:
         response.headers.setdefault("x-request-id", f"req_{uuid.uuid4().hex}")
         if not self._listener.is_open:
             response.headers["connection"] = "close"
-        return response
+        await response(scope, receive, send)
 
     async def _route(self, scope: Scope, receive: Receive) -> Response:
         head = HttpRequest(scope, receive)
