@@ -13,7 +13,7 @@ from tidegate import NO_LIMIT, OptionError, Priority
 from tidegate.options import ENQUEUE_OPTIONS, EnqueueOptions, read_options
 from tidegate.readers import instant_from_text, instant_option, limit_option, seconds_option
 from tidegate.store.rows import NewTask
-from tidegate.web.schemas import SubmitRequest
+from tidegate.web.request_schemas import SubmitRequest
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from pages import ROOT, table_rows
@@ -41,6 +42,14 @@ def test_every_route_is_on_the_page_with_its_roles(tmp_path):
         wanted = {role.value for role in Role} if roles == "all" else set(roles.split(", "))
         assert wanted == set(access_rule.roles), key
         assert (tenants == "all tenants") == access_rule.all_tenants, key
+
+
+def test_the_openapi_document_has_the_declared_responses_of_each_route_and_no_other(tmp_path):
+    document = create_app(Tidegate(f"sqlite:///{tmp_path}/queue.db")).openapi()
+    submit_many = document["paths"]["/api/v1/tasks/batch"]["post"]
+
+    assert list(submit_many["responses"]) == ["202", "default"]
+    assert "Successful Response" not in json.dumps(document)
 
 
 def test_the_limits_on_the_page_are_those_of_the_code():

@@ -12,7 +12,7 @@ from pages import ROOT, blocks, table_rows
 
 from tidegate.cli import error_report as cli_failure
 from tidegate.config import DEFAULT_DATABASE_URL, load_config
-from tidegate.config.load import _VARIABLES
+from tidegate.config.load import _SECTION_KEYS, _VARIABLES
 from tidegate.domain.failure import Reason
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import MOVES, State, allowed
@@ -63,6 +63,10 @@ def test_every_setting_of_a_pool_is_on_the_page_with_its_default():
         "shares": f"{{ {shares} }}",
     }
     assert set(rows) == {field.name for field in fields(Pool)} - {"name"}
+
+
+def test_every_setting_of_the_top_level_is_on_the_page():
+    assert set(_defaults_on_the_page("## Top level")) == set(_SECTION_KEYS) - {"worker", "pools"}
 
 
 def test_every_variable_is_on_the_page():

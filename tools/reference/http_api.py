@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tools.reference.fields import docstrings_of_class
 from tools.reference.markdown import anchor, table
 
 from tidegate import Tidegate
-from tidegate.web import create_app
+from tidegate.web import create_app, request_schemas, schemas
 
 INTRODUCTION = """\
 # HTTP routes
@@ -40,8 +41,8 @@ def page() -> str:
     parts = [INTRODUCTION, table(["route", "what it does"], rows)]
     parts += ["\n\n".join(_route(*route)) for route in routes]
     parts += ["## Schemas", "The JSON of requests and responses. Unknown fields of a request are refused."]
-    schemas = document["components"]["schemas"]
-    parts += ["\n\n".join(_schema(name, schemas[name])) for name in sorted(schemas)]
+    found = document["components"]["schemas"]
+    parts += ["\n\n".join(_schema(name, found[name])) for name in sorted(found)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
@@ -74,18 +75,24 @@ def _schema(name: str, schema: Document) -> Iterator[str]:
         yield " ".join(text.split())
     if "enum" in schema:
         yield "One of " + ", ".join(f"`{value}`" for value in schema["enum"]) + "."
-    needed = schema.get("required", ())
+    needed, texts = schema.get("required", ()), _docstrings(name)
     rows = [
         (
             f"`{field}`",
             _type(each),
             "yes" if field in needed else _default(each),
-            each.get("description", ""),
+            each.get("description") or texts.get(field, ""),
         )
         for field, each in schema.get("properties", {}).items()
     ]
     if rows:
         yield table(["field", "type", "required", "meaning"], rows)
+
+
+def _docstrings(name: str) -> dict[str, str]:
+    """Return what the class of a schema says of its fields."""
+    kind = getattr(schemas, name, None) or getattr(request_schemas, name, None)
+    return {} if kind is None else docstrings_of_class(kind)
 
 
 def _default(schema: Document) -> str:

@@ -9,7 +9,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from tidegate._version import __version__
-from tidegate.web.schemas import ProblemDetails, SubmitRequest
+from tidegate.web.request_schemas import SubmitRequest
+from tidegate.web.schemas import ProblemDetails
 
 _REFS = "#/components/schemas/{name}"
 

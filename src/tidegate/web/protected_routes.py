@@ -105,6 +105,7 @@ class ProtectedRouter:
                 route_class_override=_route_class(access_rules),
                 response_class=Response,
                 response_model=None,
+                status_code=min(responses),  # for the document; endpoints return their own
                 summary=summary.rstrip("."),
                 description=" ".join(description.split()),
                 operation_id=endpoint.__name__,
@@ -128,6 +129,7 @@ class ProtectedRouter:
                 methods=["GET"],
                 response_class=Response,
                 response_model=None,
+                status_code=min(responses),  # for the document; endpoints return their own
                 summary=(endpoint.__doc__ or "").strip().partition("\n")[0].rstrip("."),
                 operation_id=endpoint.__name__,
                 responses=self._openapi_responses(responses, media_type),

@@ -1,4 +1,4 @@
-"""Types of request and response bodies.
+"""Types of response bodies.
 
 Ids and large integers are strings; times are seconds since the epoch.
 """
@@ -12,78 +12,7 @@ import msgspec
 from tidegate.domain.spec import Priority as TaskPriority
 
 _WORDS = [priority.word for priority in TaskPriority]
-
-AskedPriority = Annotated[
-    Any,
-    msgspec.Meta(
-        description="The priority, most urgent first. Default: the function's own, else `normal`.",
-        extra_json_schema={"type": ["string", "null"], "enum": [*_WORDS, None]},
-    ),
-]
-"""Any JSON value is accepted here, so that the refusal can list the valid priorities."""
 Priority = Annotated[str, msgspec.Meta(extra_json_schema={"enum": _WORDS})]
-Duration = Annotated[
-    Any,
-    msgspec.Meta(
-        description="Seconds, or a string such as `90s`, `15m`, `1h`, `7d`.",
-        extra_json_schema={"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "null"}]},
-    ),
-]
-
-# --- requests ------------------------------------------------------------------------------------------
-
-
-class SubmitRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """One task to enqueue."""
-
-    task: str
-    """Name of the task function: `module:function`, or only the last part if no other function has it."""
-    args: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
-    """The arguments: an object by name, or an array by position."""
-    key: str | None = None
-    """Idempotency key: for 7 days, a submit with the same key and payload returns the same task. A single
-    submit may send it in the Idempotency-Key header instead."""
-    unique: str | None = None
-    """`until_final` or a time such as `1h`: until then, no second task with this function and arguments."""
-    delay_seconds: Duration = None
-    run_at: str | None = None
-    """When to run it: ISO 8601 with an offset."""
-    deadline_seconds: Duration = None
-    """End the task after this time from now, also while it waits."""
-    deadline_at: str | None = None
-    """The deadline as ISO 8601 with an offset, instead of `deadline_seconds`."""
-    labels: dict[str, str] | None = None
-    queue: str | None = None
-    """For operators and admins only, like the next four fields."""
-    priority: AskedPriority = None
-    timeout_seconds: Duration = None
-    """Time limit of one attempt."""
-    total_timeout_seconds: Duration = None
-    """Time limit of all runs from the first start; waits for an upstream do not count."""
-    max_attempts: int | None = None
-
-
-class SubmitManyRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Tasks to enqueue, all or none."""
-
-    tasks: list[msgspec.Raw]
-
-
-class CancelTaskRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """How to cancel a task."""
-
-    why: str = ""
-    force: bool = False
-    """Do not wait for a function that ignores the request to stop."""
-
-
-class TaskIdsRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The tasks of a bulk action."""
-
-    task_ids: list[str]
-
-
-# --- responses -----------------------------------------------------------------------------------------
 
 
 class SubmittedOut(msgspec.Struct):
@@ -106,8 +35,11 @@ class ProgressOut(msgspec.Struct):
     """The progress that the task reported last."""
 
     done: float
+    """Units done."""
     total: float | None
+    """Units in total; null if not known."""
     note: str
+    """One line for people."""
 
 
 class UsageOut(msgspec.Struct):
@@ -128,13 +60,19 @@ class TaskOut(msgspec.Struct):
 
     task_id: str
     function: str
+    """The name of its task function."""
     queue: str
     priority: Priority
     tenant: str | None
+    """Who it is for; null without one."""
     state: str
+    """`ready`, `running`, `retrying`, `scheduled`, `held`, `suspended`, `succeeded`, `cancelled`, `dead`."""
     run: int
+    """Number of the present or last run; 0 before the first."""
     attempts: int
+    """Charged runs, without the present one."""
     redrives: int
+    """How often it was sent back from the dead letters."""
     enqueued_at: float
     due_at: float | None
     """When the task becomes or became due."""
@@ -143,14 +81,20 @@ class TaskOut(msgspec.Struct):
     held_by: str | None
     """What it then waits for: its upstream's `gate`, or the retry budget of the `upstream` or `system`."""
     started_at: float | None
+    """Start of the present or last run."""
     finished_at: float | None
     deadline_at: float | None
+    """The moment at which it ends even if it still waits; null without one."""
     cancel_requested: bool
+    """Whether a cancel was requested. The function of a running task is asked to stop."""
     reason: str
+    """Why the last run failed, such as `rate_limit`; empty if none did."""
     message: str
+    """Message of the last failure, or why the task waits."""
     progress: ProgressOut | None
     usage: UsageOut | None
     key: str | None
+    """Its idempotency key."""
     labels: dict[str, str]
 
 
@@ -166,7 +110,9 @@ class ErrorOut(msgspec.Struct):
     """Why a task did not succeed."""
 
     reason: str
+    """Why it failed, such as `timeout`."""
     error_class: str
+    """The class of the exception, with its module."""
     message: str
 
 
@@ -194,19 +140,29 @@ class RunOut(msgspec.Struct):
     """One run of a task, or one action of a person on it."""
 
     kind: str
+    """`run`, or an action: `enqueued`, `redriven`, `cancel requested`, `priority changed`, `run now`."""
     at: float
+    """Start of the run, or the moment of the action."""
     run: int | None
+    """Number of the run; null for an action."""
     ended_at: float | None
     outcome: str
+    """`succeeded`, `retrying`, `released`, `dead` or `cancelled`; empty while it runs."""
     verdict: str
+    """`transient`, `permanent` or `unknown`; empty if it did not fail."""
     reason: str
     charge: str
+    """The counter that the run added to: `attempt`, `park`, `crash`…"""
     error_class: str
     message: str
     status: int | None
+    """The HTTP status of the response; null without one."""
     request_id: str
+    """The provider's id of the request."""
     next_run_at: float | None
+    """When the next run is due."""
     why: str
+    """Why the task was retried, parked or ended."""
     traceback: str
     """For operators and admins only; empty for others."""
 
@@ -222,6 +178,7 @@ class ActionOut(msgspec.Struct):
 
     task_id: str
     answer: str
+    """What the action did, or why it did nothing."""
 
 
 class ActionsOut(msgspec.Struct):
@@ -242,7 +199,9 @@ class DeadLetterOut(msgspec.Struct):
     message: str
     failed_at: float
     run: int
+    """Number of the run that failed."""
     redrives: int
+    """How often it was sent back before."""
     labels: dict[str, str]
 
 
@@ -251,16 +210,20 @@ class DeadLetterPage(msgspec.Struct):
 
     dead_letters: list[DeadLetterOut]
     next: str | None
+    """Send this as `after` to get the next page; null on the last page."""
 
 
 class FunctionOut(msgspec.Struct):
     """A task function whose tasks may be submitted."""
 
     name: str
+    """Use this as `task` of a submit."""
     queue: str
     priority: Priority
     signature: str
+    """Its parameters, for people."""
     doc: str
+    """Its docstring."""
     arguments: dict[str, Any]
     """JSON Schema of `args`."""
 
@@ -303,11 +266,15 @@ class QueueOut(msgspec.Struct):
     """Tasks that cannot run: their gate is parked, a long window is used up, or no live worker runs them."""
     running: int
     retrying: int
+    """Failed tasks that wait for their next run."""
     scheduled: int
+    """Tasks that are due later."""
     held: int
     suspended: int
     dead: int
+    """Dead letters."""
     oldest_ready_at: float | None
+    """Since when the oldest ready task waits; null if none is ready."""
     done_last_minute: int
     done_last_10_minutes: int
     waits: list[WaitOut]
@@ -331,10 +298,12 @@ class WorkerOut(msgspec.Struct):
     pid: int
     queues: list[str]
     slots: int
+    """How many tasks it runs at once."""
     running: int
     started_at: float
     heartbeat_at: float
     live: bool
+    """Whether its lease is valid."""
     late_seconds: float | None
     """Seconds since the last heartbeat if the next one is overdue; else null."""
     version: str
@@ -354,11 +323,15 @@ class AuditOut(msgspec.Struct):
     id: str
     at: float
     actor: str
+    """The name of the token."""
     role: str
     tenant: str | None
     action: str
+    """What was done."""
     target: str
+    """The task, or what else it was done to."""
     answer: str
+    """What came of it."""
     why: str
 
 
@@ -367,6 +340,7 @@ class AuditPage(msgspec.Struct):
 
     entries: list[AuditOut]
     next: str | None
+    """Send this as `after` to get the next page; null on the last page."""
 
 
 class HealthOut(msgspec.Struct):
@@ -379,6 +353,7 @@ class FieldError(msgspec.Struct):
     """One error in a request."""
 
     at: str
+    """The place in the request, such as `args.name`."""
     detail: str
 
 
@@ -388,8 +363,11 @@ class ProblemDetails(msgspec.Struct):
     type: str
     """URL of a page about this type of problem; its last part never changes."""
     title: str
+    """What is wrong, the same for each problem of the type."""
     status: int
     detail: str
+    """What is wrong with this request."""
     code: str = ""
     """Code of the Tidegate error that caused the problem, if any."""
     errors: list[FieldError] = []
+    """Each error in the request, if there are several."""

@@ -21,7 +21,7 @@ from tidegate.web.offload import Offload
 from tidegate.web.problems import Problem, problem_of
 from tidegate.web.protected_routes import OPERATORS
 from tidegate.web.request_body import parse_task
-from tidegate.web.schemas import SubmitRequest
+from tidegate.web.request_schemas import SubmitRequest
 
 _MOMENTS = ("run_at", "deadline_at")
 """Fields with ISO 8601 text."""

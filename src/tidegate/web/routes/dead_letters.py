@@ -16,8 +16,9 @@ from tidegate.web.protected_routes import (
     ResponseSpec,
     principal_of,
 )
+from tidegate.web.request_schemas import TaskIdsRequest
 from tidegate.web.routes.tasks import After, Labels, Limit, Text, labels_of
-from tidegate.web.schemas import ActionOut, ActionsOut, DeadLetterPage, TaskIdsRequest
+from tidegate.web.schemas import ActionOut, ActionsOut, DeadLetterPage
 from tidegate.web.serialize import to_dead_letter_out
 
 _DONE = {200: ResponseSpec("The result for each task: `done`, `refused` or `unknown`", ActionsOut)}

@@ -16,7 +16,8 @@ from tidegate.web.capacity import NoCapacityError
 from tidegate.web.problems import Problem
 from tidegate.web.protected_routes import SUBMITTERS, AccessRule, ProtectedRouter, ResponseSpec, principal_of
 from tidegate.web.request_body import idempotency_key, requested_wait
-from tidegate.web.schemas import SubmitManyRequest, SubmitRequest, SubmittedMany, SubmittedOut, TaskResult
+from tidegate.web.request_schemas import SubmitManyRequest, SubmitRequest
+from tidegate.web.schemas import SubmittedMany, SubmittedOut, TaskResult
 from tidegate.web.serialize import to_task_result
 from tidegate.web.shutdown import first_completed
 

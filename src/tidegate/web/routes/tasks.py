@@ -26,8 +26,9 @@ from tidegate.web.protected_routes import (
     principal_of,
 )
 from tidegate.web.request_body import requested_wait
+from tidegate.web.request_schemas import CancelTaskRequest
 from tidegate.web.routes.submit import RETRY_AFTER, wait_until_final
-from tidegate.web.schemas import ActionOut, CancelTaskRequest, HistoryOut, TaskOut, TaskPage, TaskResult
+from tidegate.web.schemas import ActionOut, HistoryOut, TaskOut, TaskPage, TaskResult
 from tidegate.web.serialize import to_run_out, to_task_result, to_task_status
 
 

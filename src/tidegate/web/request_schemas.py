@@ -1,0 +1,83 @@
+"""Types of request bodies. Ids are strings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from tidegate.domain.spec import Priority
+
+_WORDS = [priority.word for priority in Priority]
+
+AskedPriority = Annotated[
+    Any,
+    msgspec.Meta(
+        description="The priority, most urgent first. Default: the function's own, else `normal`.",
+        extra_json_schema={"type": ["string", "null"], "enum": [*_WORDS, None]},
+    ),
+]
+"""Any JSON value is accepted here, so that the refusal can list the valid priorities."""
+Duration = Annotated[
+    Any,
+    msgspec.Meta(
+        description="Seconds, or a string such as `90s`, `15m`, `1h`, `7d`.",
+        extra_json_schema={"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "null"}]},
+    ),
+]
+
+
+class SubmitRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """One task to enqueue."""
+
+    task: str
+    """Name of the task function: `module:function`, or only the last part if no other function has it."""
+    args: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    """The arguments: an object by name, or an array by position."""
+    key: str | None = None
+    """Idempotency key: for 7 days, a submit with the same key and payload returns the same task. A single
+    submit may send it in the Idempotency-Key header instead."""
+    unique: str | None = None
+    """`until_final` or a time such as `1h`: until then, no second task with this function and arguments."""
+    delay_seconds: Duration = None
+    """Time until it is due."""
+    run_at: str | None = None
+    """When to run it: ISO 8601 with an offset."""
+    deadline_seconds: Duration = None
+    """End the task after this time from now, also while it waits."""
+    deadline_at: str | None = None
+    """The deadline as ISO 8601 with an offset, instead of `deadline_seconds`."""
+    labels: dict[str, str] | None = None
+    """A few names and values to find it by."""
+    queue: str | None = None
+    """For operators and admins only, like the next four fields."""
+    priority: AskedPriority = None
+    timeout_seconds: Duration = None
+    """Time limit of one attempt."""
+    total_timeout_seconds: Duration = None
+    """Time limit of all runs from the first start; waits for an upstream do not count."""
+    max_attempts: int | None = None
+    """Charged attempts before it is dead."""
+
+
+class SubmitManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Tasks to enqueue, all or none."""
+
+    tasks: list[msgspec.Raw]
+    """Each as in a single submit."""
+
+
+class CancelTaskRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """How to cancel a task."""
+
+    why: str = ""
+    """A reason, kept in the task's history."""
+    force: bool = False
+    """Do not wait for a function that ignores the request to stop."""
+
+
+class TaskIdsRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The tasks of a bulk action."""
+
+    task_ids: list[str]
+    """Ids, or their first digits."""
