@@ -1,4 +1,4 @@
-"""C35 and the rest of what a caller may say: good values are taken, bad ones named with a fix."""
+"""Good values are taken, bad ones named with a fix."""
 
 from __future__ import annotations
 

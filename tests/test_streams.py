@@ -1,4 +1,4 @@
-"""Streams from the body to the follower: order, resumption, kills, slow readers, one read for all (C78)."""
+"""Streams from the body to the follower: order, resumption, kills, slow readers, one read for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C47: thousands of urgent tasks that a limit or a gate keeps back neither slow nor stop the rest."""
+"""Thousands of urgent tasks that wait for a limit or a gate neither slow nor stop the others."""
 
 from __future__ import annotations
 

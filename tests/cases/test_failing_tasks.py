@@ -1,4 +1,4 @@
-"""C02, C09, C13, C14, C15, C18, C68: what a failure means for the task, run by a real worker."""
+"""What a failure means for the task, run by a real worker."""
 
 from __future__ import annotations
 

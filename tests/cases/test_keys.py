@@ -1,4 +1,4 @@
-"""C60, C61: one task for one key, and when a unique name is free again."""
+"""One task for one key, and when a unique name is free again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C54–C56, C71 and the context: time limits, cancelling, one loop for all tasks, what a running task can use."""
+"""Time limits, cancelling, one loop for all tasks, what a running task can use."""
 
 from __future__ import annotations
 

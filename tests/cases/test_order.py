@@ -1,4 +1,4 @@
-"""C48, C34, C66: which task goes first, tasks of the far future, and many at once."""
+"""Which task runs first, with tasks due much later, and with many at once."""
 
 from __future__ import annotations
 

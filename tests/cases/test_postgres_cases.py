@@ -1,4 +1,4 @@
-"""C07, C29, C60 and C65: what only a server does to tasks: hints, a pooler, and transactions of others."""
+"""Tasks on PostgreSQL alone: wake-ups, a connection pooler, and transactions of the caller."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def narrow(postgres: Server) -> Iterator[Bouncer]:
         pytest.skip(str(error))
 
 
-# --- C07 -----------------------------------------------------------------------------------------------
+# --- wake-ups ----------------------------------------------------------------------------------------
 
 
 async def test_no_size_and_no_name_keeps_a_task_from_waking_an_idle_worker(app: Tidegate, url: str) -> None:
@@ -73,7 +73,7 @@ async def test_no_size_and_no_name_keeps_a_task_from_waking_an_idle_worker(app: 
     await other.aclose()
 
 
-# --- C29 -----------------------------------------------------------------------------------------------
+# --- a connection pooler -----------------------------------------------------------------------------
 
 
 async def test_three_workers_behind_a_narrow_pooler_start_each_task_once(
@@ -104,7 +104,7 @@ async def test_three_workers_behind_a_narrow_pooler_start_each_task_once(
     assert held == (0,)
 
 
-# --- C60, C65 ------------------------------------------------------------------------------------------
+# --- transactions of the caller ----------------------------------------------------------------------
 
 
 async def test_a_savepoint_that_is_rolled_back_takes_its_task_and_its_key_along(

@@ -1,4 +1,4 @@
-"""C16, C18: real HTTP calls to a provider that limits them. Waiting is no failure, and retries do not multiply."""
+"""Real HTTP calls to a provider that limits them. Waiting is not a failure, and retries do not multiply."""
 
 from __future__ import annotations
 

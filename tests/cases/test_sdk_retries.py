@@ -1,4 +1,4 @@
-"""C16: retry layers multiply with a bare SDK, and do not with the transport."""
+"""An SDK's own retries multiply with ours; through the transport they do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C13, C17, C18, C47, C51 on real workers: upstreams park, limits hold for all, nothing is charged for waiting."""
+"""Real workers and upstreams: gates park, limits hold for all workers, and waiting is not charged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C01, C04–C06: what a caller passes is what the body sees, and what it returns is what the caller gets."""
+"""A function receives the arguments as the caller passed them, and the caller gets the result as it was returned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C01, C03, C04, C08: a result comes back equal, or a stand-in gives the reason; nothing is raised."""
+"""A result comes back equal, or a stand-in gives the reason; nothing is raised."""
 
 import os
 from dataclasses import dataclass

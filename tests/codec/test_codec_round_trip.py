@@ -1,4 +1,4 @@
-"""C01, C04, C05, C06: a decoded value equals the original, or the value is refused with its path."""
+"""A decoded value equals the original, or the value is refused with its path."""
 
 from __future__ import annotations
 

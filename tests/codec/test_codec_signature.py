@@ -1,4 +1,4 @@
-"""C05, C68: a call is checked against the signature, stored by name, and matched to the code that runs it."""
+"""A call is checked against the signature, stored by name, and matched to the code that runs it."""
 
 import functools
 from dataclasses import dataclass

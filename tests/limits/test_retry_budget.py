@@ -1,4 +1,4 @@
-"""The retry budget: no window exceeds its amount, and a part is reserved for urgent retries (C17)."""
+"""The retry budget: no window exceeds its amount, and a part is reserved for urgent retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pacing: no window exceeds its limit plus the catch-up, and no quota is lost under load (C51)."""
+"""Pacing: no window exceeds its limit plus the catch-up, and no quota is lost under load."""
 
 from __future__ import annotations
 

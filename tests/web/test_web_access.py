@@ -1,4 +1,4 @@
-"""Who may do what: every route × every role × tenants, from the document and the socket list (C74, C75)."""
+"""Who may do what: every route × every role × tenants, from the document and the socket list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following over HTTP: every chunk once, from any place, to one end; nobody waits for ever (C77, C78)."""
+"""Following over HTTP: every chunk once, from any place, to one end; nobody waits for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submitting over HTTP: stored and answered at once, checked, and never twice for one key (C59)."""
+"""Submitting over HTTP: stored and answered at once, checked, and never twice for one key."""
 
 from __future__ import annotations
 

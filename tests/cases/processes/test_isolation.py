@@ -1,4 +1,4 @@
-"""C10–C12, C52–C53, C57, C69–C70: hostile bodies in child processes hurt only themselves."""
+"""Functions that hang, crash or exit in child processes harm no other task."""
 
 from __future__ import annotations
 

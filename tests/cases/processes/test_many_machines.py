@@ -1,4 +1,4 @@
-"""C21, C27 and C51: workers of several machines, killed outright, their clocks hours apart."""
+"""Workers as if on several machines: killed outright, with clocks that differ by hours."""
 
 from __future__ import annotations
 

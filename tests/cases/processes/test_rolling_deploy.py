@@ -1,4 +1,4 @@
-"""C67: an old worker meets tasks of a newer release and leaves them alone, and a schema, and works on."""
+"""During a rolling deploy an old worker leaves tasks of the newer release alone, and works on a newer schema."""
 
 from __future__ import annotations
 

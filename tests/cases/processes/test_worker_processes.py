@@ -1,4 +1,4 @@
-"""C19–C22, C27 and the drain of C58: real worker processes, killed, stopped and left without a supervisor."""
+"""Real worker processes: killed, stopped, and without their supervisor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enqueues too large for one transaction: no task is visible before the commit, all are after it (C66)."""
+"""Enqueues too large for one transaction: no task is visible before the commit, all are after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancelling: the returned status is true at any moment of a task's life (C55, C56)."""
+"""Cancelling: the returned status is true at any moment of a task's life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claiming: which tasks a worker gets, in what order, and no task twice (C34, C48)."""
+"""Claiming: which tasks a worker gets, in what order, and no task twice."""
 
 from __future__ import annotations
 

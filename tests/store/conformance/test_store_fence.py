@@ -1,4 +1,4 @@
-"""The fence: no write of a worker for a run that is no longer current is accepted (C23, C24)."""
+"""The fence: no write of a worker for a run that is no longer current is accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys and unique names: one task for each, for the time it is kept (C60, C61)."""
+"""Keys and unique names: one task for each, for the time it is kept."""
 
 from __future__ import annotations
 

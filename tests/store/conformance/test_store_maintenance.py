@@ -1,4 +1,4 @@
-"""Maintenance: promotion and retention (C34)."""
+"""Maintenance: promotion and retention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Concurrent operations on the same tasks and keys: counts are consistent and no task is stuck (C31)."""
+"""Concurrent operations on the same tasks and keys: counts are consistent and no task is stuck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams: chunks are stored in order, fenced, read from any number on, and deleted with their task (C78)."""
+"""Streams: chunks are stored in order, fenced, read from any number on, and deleted with their task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates, limits and retry budgets in the store: shared, charged at the claim and at promotion (C17, C47)."""
+"""Gates, limits and retry budgets in the store: shared, charged at the claim and at promotion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While a transaction holds an old snapshot, claims do not scan everything claimed since (C30)."""
+"""While a transaction holds an old snapshot, claims do not scan everything claimed since."""
 
 from __future__ import annotations
 

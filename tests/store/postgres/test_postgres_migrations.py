@@ -281,7 +281,7 @@ async def test_the_roles_suffice_on_a_server_without_default_privileges(postgres
 
 
 async def test_no_sequence_can_run_out(postgres: Server) -> None:
-    """C32: ids are UUIDs; there is no sequence that each enqueue would use up."""
+    """Ids are UUIDs; there is no sequence that each enqueue would use up."""
     prepared(postgres)
     with postgres.connect() as admin:
         sequences = "SELECT count(*) FROM pg_sequences WHERE schemaname = %s"

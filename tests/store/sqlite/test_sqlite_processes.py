@@ -1,5 +1,4 @@
-"""Several processes on one file: each task starts once, no process gets a lock error, a kill loses nothing
-(C28)."""
+"""Several processes on one file: each task starts once, no process gets a lock error, a kill loses nothing."""
 
 from __future__ import annotations
 
