@@ -9,7 +9,10 @@ from pages import ROOT
 from sessions import Session
 
 HOW_TO = ROOT / "docs" / "how-to"
-PAGES = [HOW_TO / f"{name}.md" for name in ("write-tasks", "make-a-task-safe-to-repeat")]
+PAGES = [
+    HOW_TO / f"{name}.md"
+    for name in ("make-a-task-safe-to-repeat", "move-off-celery", "use-several-keys", "write-tasks")
+]
 
 
 @pytest.mark.timeout(180)
