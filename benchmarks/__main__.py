@@ -21,6 +21,7 @@ FIGURES = (
     "imports",
     "isolation",
     "web",
+    "testing",
 )
 
 

@@ -166,6 +166,32 @@ def test_tasks_that_repeat_themselves_without_end_fail_the_test() -> None:
             kit.drain_sync(limit=0.3)
 
 
+def test_a_thread_that_an_earlier_test_could_not_end_enqueues_nothing_in_the_next() -> None:
+    go_on, tried = threading.Event(), threading.Event()
+    original = double.function
+
+    def enqueues_late(number: int) -> int:
+        go_on.wait(20)
+        try:
+            greet.enqueue_sync("late")
+        finally:
+            tried.set()
+        return number
+
+    double.function = enqueues_late
+    try:
+        with Kit(app) as kit:
+            double.enqueue_sync(1)
+            with pytest.raises(NeverEndedError):
+                kit.drain_sync(limit=0.1)
+    finally:
+        double.function = original
+    with Kit(app) as kit:
+        go_on.set()
+        assert tried.wait(20)
+        kit.assert_not_enqueued()
+
+
 def test_a_sleep_of_a_task_takes_no_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with Kit(app) as kit:
         handle, before = sleep.enqueue_sync(1_200), kit.now()

@@ -9,7 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tidegate.context import current_context
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
+from tidegate.errors import UsageError
 from tidegate.store.common import ids
 from tidegate.store.common.refusals import cannot_join
 from tidegate.store.rows import (
@@ -55,6 +57,8 @@ class KitStore(SqliteStore):
         """What drops the tasks of transactions that may have been rolled back since."""
         self.on_enqueued: Callable[[], Awaitable[None]] | None = None
         """Awaited after each enqueue is committed; None: nothing is."""
+        self._own_runs: set[Fence] = set()
+        """Every run that this store began."""
         self.claimed: dict[Fence, ClaimedTask] = {}
         """The runs that a drain began, until `forget_runs`."""
         self.outcomes: list[Outcome] = []
@@ -98,6 +102,7 @@ class KitStore(SqliteStore):
     # --- the store's calls ---
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        self._refuse_runs_of_other_tests()
         answers = await super().enqueue(tasks)
         await self._enqueued()
         return answers
@@ -131,6 +136,19 @@ class KitStore(SqliteStore):
         await self._enqueued()
         return answers
 
+    def _refuse_runs_of_other_tests(self) -> None:
+        """Refuse what a thread enqueues that an earlier test could not end.
+
+        Raises:
+            UsageError: The calling code is part of a run of another test.
+        """
+        run = current_context()
+        if run is not None and Fence(run.task_id, run.run) not in self._own_runs:
+            raise UsageError(
+                f"a task of an earlier test still runs and enqueues: {run.function} {run.task_id}",
+                fix="give the task a way to end in that test",
+            )
+
     async def _enqueued(self) -> None:
         if self.on_enqueued is not None:
             await self.on_enqueued()
@@ -155,6 +173,7 @@ class KitStore(SqliteStore):
         seconds = claim.next_claim_seconds
         self.next_claim_at = float("inf") if seconds is None else self.clock() + max(LEAST_SECONDS, seconds)
         self.claimed |= {task.fence: task for task in claim.tasks}
+        self._own_runs.update(task.fence for task in claim.tasks)
         return claim
 
     async def finish(self, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
