@@ -205,8 +205,8 @@ class ChaosRun:
 
     def _host(self, name: str, *command: str) -> ChaosHost:
         return ChaosHost(
-            name,
-            [*command, "--name", name] if name.startswith("worker") else command,
+            name=name,
+            command=[*command, "--name", name] if name.startswith("worker") else command,
             directory=self._directory,
             env=self._env,
             run_id=self._run_id,

@@ -34,41 +34,32 @@ class HostProcess:
     code: int | None = None
 
 
+@dataclass(eq=False, kw_only=True)
 class ChaosHost:
-    """One host, which restarts its command whenever it ends.
+    """One host, which restarts its command whenever it ends."""
 
-    Args:
-        name: The host's name in faults and files.
-        command: Arguments of the Python interpreter.
-        directory: Working directory and place of the log.
-        env: The environment, without the host's name.
-        run_id: Marks the processes of the run.
-        fault_log: Records a command that ends by itself.
-        rng: Source of the time until the next start.
-    """
+    name: str
+    """The host's name in faults and files."""
+    command: Sequence[str]
+    """Arguments of the Python interpreter."""
+    directory: Path
+    """Working directory and place of the log."""
+    env: Mapping[str, str]
+    """The environment, without the host's name."""
+    run_id: str
+    """Marks the processes of the run."""
+    fault_log: FaultLog
+    """Records a command that ends by itself."""
+    rng: random.Random
+    """Source of the time until the next start."""
+    is_in_use: bool = False
+    """Whether a fault is being injected here that no other may overlap."""
+    processes_started: list[HostProcess] = field(default_factory=list)
 
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        *,
-        directory: Path,
-        env: Mapping[str, str],
-        run_id: str,
-        fault_log: FaultLog,
-        rng: random.Random,
-    ) -> None:
-        self.name = name
-        self.processes_started: list[HostProcess] = []
-        self.is_in_use = False
-        """Whether a fault is being injected here that no other may overlap."""
-        self.log_path = directory / f"{name}.log"
-        self._command = command
-        self._directory = directory
-        self._marker = f"{run_id}/{name}"
-        self._env = dict(env) | {HOST: self._marker}
-        self._fault_log = fault_log
-        self._rng = rng
+    def __post_init__(self) -> None:
+        self.log_path = self.directory / f"{self.name}.log"
+        self._marker = f"{self.run_id}/{self.name}"
+        self._env = dict(self.env) | {HOST: self._marker}
         self._is_closing = False
         self._restart_job: asyncio.Task[None] | None = None
 
@@ -126,13 +117,13 @@ class ChaosHost:
         current_process = self.current_process
         if current_process is None:
             return []
-        registered = read_processes(self._directory / PROCESSES).pools.values()
+        registered = read_processes(self.directory / PROCESSES).pools.values()
         return [pool.pid for pool in registered if pool.parent == current_process.pid and is_alive(pool.pid)]
 
     def children(self) -> list[int]:
         """Return the living slots of those pool processes that have signed in."""
         pools = set(self.pools())
-        children = read_processes(self._directory / PROCESSES).children.values()
+        children = read_processes(self.directory / PROCESSES).children.values()
         return [
             child.pid for some in children for child in some if child.parent in pools and is_alive(child.pid)
         ]
@@ -153,8 +144,8 @@ class ChaosHost:
             with self.log_path.open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
-                    *self._command,
-                    cwd=self._directory,
+                    *self.command,
+                    cwd=self.directory,
                     env=self._env,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
@@ -166,11 +157,11 @@ class ChaosHost:
             current_process.code = await process.wait()
             current_process.ended.set()
             if not current_process.is_expected_to_end:
-                self._fault_log.record_problem(
+                self.fault_log.record_problem(
                     f"{self.name} (process {current_process.pid}) ended by itself with code {current_process.code}, see {self.log_path.name}"
                 )
             if not self._is_closing:
-                await asyncio.sleep(self._rng.uniform(0.0, LONGEST_GAP_SECONDS))
+                await asyncio.sleep(self.rng.uniform(0.0, LONGEST_GAP_SECONDS))
 
 
 def clean_environment() -> dict[str, str]:

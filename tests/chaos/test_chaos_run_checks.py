@@ -26,6 +26,7 @@ from checker import (
 from harness.checks import Verdict
 from harness.faults import Fault
 from harness.record import FinalSeen, ScriptedEnd
+from harness.unique_checks import unique_names_are_unique
 from tidegate import Priority
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.states import State
@@ -294,6 +295,47 @@ def test_a_task_is_claimed_within_the_bound_after_its_run_was_resolved() -> None
     kill = fault(ChaosFaultKind.KILL_POOL, T + 0.9, POOL)
     assert TwoRunHistory(faults=[kill], waited=PLAN.claim_bound - 0.5).broken() == []
     assert TwoRunHistory(faults=[kill], waited=PLAN.claim_bound + 0.5).broken() == ["I14"]
+
+
+def test_orphans_of_a_worker_that_stopped_have_the_same_bound() -> None:
+    blocked = fault(ChaosFaultKind.BLOCKED, T, host="", seconds=3.0)
+    drain = fault(ChaosFaultKind.DRAIN, T + 0.5, SUPERVISOR, seconds=2.0)
+    assert TwoRunHistory(**LOSS | {"lasted": 5.0}, faults=[drain, blocked]).broken() == []
+    late = 3.0 + 3.0 + PLAN.orphan_bound + 1.0
+    assert TwoRunHistory(**LOSS | {"lasted": late}, faults=[drain, blocked]).broken() == ["I14"]
+
+
+def test_a_worker_that_does_not_stop_in_time_is_a_violation() -> None:
+    drain = fault(ChaosFaultKind.DRAIN, T + 0.5, SUPERVISOR, seconds=PLAN.drain_bound + 0.5)
+    assert TwoRunHistory(**RELEASE, faults=[drain]).broken() == ["I13"]
+
+
+def test_a_claim_without_an_answer_must_not_have_started() -> None:
+    kill = fault(ChaosFaultKind.KILL_CHILD, T + 0.5, SLOT)
+    unanswered = TwoRunHistory(**RELEASE | {"why": "its claim was never answered"}, faults=[kill])
+    assert unanswered.broken() == ["I12"]
+
+
+def test_a_run_that_ignores_its_cancel_needs_a_fault() -> None:
+    history = TwoRunHistory(
+        charge="attempt", reason="unknown", why="w", first_ends_at=T + 5.9, first_error="Transient",
+        lasted=PLAN.cancel_bound + 2.0, cancels=(ObservedCancel(TASK, CancelStatus.REQUESTED, at=T + 0.5),),
+    )  # fmt: skip
+    assert any("went on for more than" in violation.evidence for violation in history.verdict().violations)
+    history.faults = [fault(ChaosFaultKind.STOP_POOL, T + 0.6, POOL, seconds=3.0)]
+    assert not any("went on" in violation.evidence for violation in history.verdict().violations)
+
+
+def test_two_open_tasks_of_one_unique_name_are_a_violation() -> None:
+    kill = [fault(ChaosFaultKind.KILL_POOL, T + 0.9, POOL)]
+    record = TwoRunHistory(faults=kill, unique_names={"u": [TASK, "other"]}).record()
+    row = record.snapshot.rows[TASK]
+    assert list(unique_names_are_unique(record)) == []
+    for enqueued_at, broken in ((T, ["I3"]), (T + 60, [])):
+        other = dataclasses.replace(row, id="other", enqueued_at=enqueued_at, finished_at=T + 61)
+        snapshot = dataclasses.replace(record.snapshot, rows={TASK: row, "other": other})
+        found = unique_names_are_unique(dataclasses.replace(record, snapshot=snapshot))
+        assert [violation.invariant for violation in found] == broken
 
 
 def test_recovery_counts_from_the_fault_to_the_next_run() -> None:

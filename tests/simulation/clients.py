@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -42,55 +43,43 @@ class GaveUpError(Exception):
     """The client stopped asking without an answer."""
 
 
+@dataclass(eq=False)
 class SimulatedClient:
-    """One client process.
+    """One client process."""
 
-    Args:
-        store: The store of this process.
-        setup: Times and sizes.
-        event_log: Records the responses to all clients.
-        rng: Source of all random choices.
-        tasks: Makes the tasks to enqueue; shared by all clients.
-        pause_seconds: Mean time between two actions.
-    """
+    store: Store
+    """The store of this process."""
+    setup: SimulationSetup
+    event_log: EventLog
+    """Records the responses to all clients."""
+    rng: random.Random
+    """Source of all random choices."""
+    tasks: TaskFactory
+    """Makes the tasks to enqueue; shared by all clients."""
+    pause_seconds: float
+    """Mean time between two actions."""
+    is_done: bool = False
+    """Whether it has nothing more to ask for; it may still wait for results."""
 
-    def __init__(
-        self,
-        store: Store,
-        setup: SimulationSetup,
-        event_log: EventLog,
-        rng: random.Random,
-        tasks: TaskFactory,
-        pause_seconds: float,
-    ) -> None:
-        self._store = store
-        self._setup = setup
-        self._event_log = event_log
-        self._rng = rng
-        self._tasks = tasks
-        self._pause_seconds = pause_seconds
-        self._watch = TaskWatcher(store)
+    def __post_init__(self) -> None:
+        self._watch = TaskWatcher(self.store)
         self._waits: dict[str, asyncio.Task[None]] = {}
-        self.is_done = False
-        """Whether it has nothing more to ask for; it may still wait for results."""
 
     async def run(self, until: float) -> None:
         """Do one action after another until a virtual time."""
-        while self._event_log.now() < until:
-            await asyncio.sleep(self._rng.expovariate(1 / self._pause_seconds))
+        while self.event_log.now() < until:
+            await asyncio.sleep(self.rng.expovariate(1 / self.pause_seconds))
             actions = self._actions()
-            action = self._rng.choices([action for action, _ in actions], [weight for _, weight in actions])[
-                0
-            ]
+            action = self.rng.choices([action for action, _ in actions], [weight for _, weight in actions])[0]
             try:
                 await action()
             except GaveUpError:
-                self._event_log.injected["client gave up"] += 1
+                self.event_log.injected["client gave up"] += 1
         self.is_done = True
 
     async def opened_store(self) -> Store:
         """Return the store, for handles."""
-        return self._store
+        return self.store
 
     def task_watcher(self, store: Store) -> TaskWatcher:
         """Return the watcher of tasks, for handles."""
@@ -114,95 +103,95 @@ class SimulatedClient:
     # --- enqueue ---
 
     async def _enqueue_one(self) -> None:
-        await self._enqueue(self._tasks.take(1))
+        await self._enqueue(self.tasks.take(1))
 
     async def _enqueue_few(self) -> None:
-        await self._enqueue(self._tasks.take(self._rng.randint(2, 5)))
+        await self._enqueue(self.tasks.take(self.rng.randint(2, 5)))
 
     async def _enqueue(self, tasks: list[NewTask]) -> None:
         if not tasks:
             return
-        self._event_log.record_sent(tasks)
+        self.event_log.record_sent(tasks)
         try:
-            answers = await self._call_until_answered(partial(self._store.enqueue, tasks))
+            answers = await self._call_until_answered(partial(self.store.enqueue, tasks))
         except KeyConflictError:
-            self._event_log.record_refused(tasks)
+            self.event_log.record_refused(tasks)
             return
-        self._event_log.record_accepted(tasks, [answer.task_id for answer in answers])
+        self.event_log.record_accepted(tasks, [answer.task_id for answer in answers])
 
     async def _enqueue_in_parts(self) -> None:
         """Enqueue a small batch in parts, as `enqueue_many` does with more tasks than one part holds."""
-        tasks, batch_id = self._tasks.take(self._rng.randint(3, 7)), self._tasks.make_id()
+        tasks, batch_id = self.tasks.take(self.rng.randint(3, 7)), self.tasks.make_id()
         middle = len(tasks) // 2
-        self._event_log.record_sent(tasks)
+        self.event_log.record_sent(tasks)
         try:
-            await self._call_until_answered(partial(self._store.enqueue_part, batch_id, tasks[:middle]))
-            await self._call_until_answered(partial(self._store.enqueue_part, batch_id, tasks[middle:]))
+            await self._call_until_answered(partial(self.store.enqueue_part, batch_id, tasks[:middle]))
+            await self._call_until_answered(partial(self.store.enqueue_part, batch_id, tasks[middle:]))
         except GaveUpError:
-            await self._call_until_answered(partial(self._store.drop_batch, batch_id))
-            self._event_log.record_refused(tasks)
+            await self._call_until_answered(partial(self.store.drop_batch, batch_id))
+            self.event_log.record_refused(tasks)
             return
         try:
-            claimed = await self._call_until_answered(partial(self._store.commit_batch, batch_id))
+            claimed = await self._call_until_answered(partial(self.store.commit_batch, batch_id))
         except (KeyConflictError, WrongStateError):
-            self._event_log.record_refused(tasks)
+            self.event_log.record_refused(tasks)
             return
-        self._event_log.record_accepted(tasks, [claimed.get(task.id, task.id) for task in tasks])
-        if self._rng.random() < 0.5:
-            await self._call_until_answered(partial(self._store.release_batches, 2))
+        self.event_log.record_accepted(tasks, [claimed.get(task.id, task.id) for task in tasks])
+        if self.rng.random() < 0.5:
+            await self._call_until_answered(partial(self.store.release_batches, 2))
 
     # --- actions by id ---
 
     async def _cancel(self) -> None:
         """Cancel a task, half of the time one that runs or will run again, now and then by force."""
-        ids = self._some_stored() if self._rng.random() < 0.5 else await self._one_under_way()
+        ids = self._some_stored() if self.rng.random() < 0.5 else await self._one_under_way()
         for task_id in ids:
             await self._cancel_one(task_id)
 
     async def _enqueue_and_cancel(self) -> None:
         """Enqueue one and think better of it while it may just run, fail or wait."""
-        for task in self._tasks.take(1):
+        for task in self.tasks.take(1):
             await self._enqueue([task])
-            await asyncio.sleep(self._rng.uniform(0.0, self._setup.lease / 2))
+            await asyncio.sleep(self.rng.uniform(0.0, self.setup.lease / 2))
             await self._cancel_one(task.id)
 
     async def _cancel_one(self, task_id: str) -> None:
-        self._event_log.record_cancel_sent(task_id)
-        cancel = partial(self._store.cancel, [task_id], why="at random", force=self._rng.random() < 0.2)
-        self._event_log.record_cancel(task_id, (await self._call_until_answered(cancel))[task_id])
+        self.event_log.record_cancel_sent(task_id)
+        cancel = partial(self.store.cancel, [task_id], why="at random", force=self.rng.random() < 0.2)
+        self.event_log.record_cancel(task_id, (await self._call_until_answered(cancel))[task_id])
 
     async def _one_under_way(self) -> list[str]:
         under_way = TaskFilter(states=(State.RUNNING, State.RETRYING))
-        rows = await self._call_until_answered(partial(self._store.list_tasks, under_way, limit=5))
-        return [self._rng.choice(rows).id] if rows else []
+        rows = await self._call_until_answered(partial(self.store.list_tasks, under_way, limit=5))
+        return [self.rng.choice(rows).id] if rows else []
 
     async def _redrive(self) -> None:
         if ids := self._some_stored(5):
-            await self._call_until_answered(partial(self._store.redrive, ids))
+            await self._call_until_answered(partial(self.store.redrive, ids))
 
     async def _reprioritise(self) -> None:
         if ids := self._some_stored(2):
             await self._call_until_answered(
-                partial(self._store.reprioritise, ids, self._rng.choice(list(Priority)))
+                partial(self.store.reprioritise, ids, self.rng.choice(list(Priority)))
             )
 
     async def _run_now(self) -> None:
         if ids := self._some_stored(4):
-            await self._call_until_answered(partial(self._store.run_now, ids))
+            await self._call_until_answered(partial(self.store.run_now, ids))
 
     async def _purge(self) -> None:
         for task_id in self._some_stored():
-            self._event_log.record_purge_sent(task_id)
-            answers = await self._call_until_answered(partial(self._store.purge, [task_id]))
+            self.event_log.record_purge_sent(task_id)
+            answers = await self._call_until_answered(partial(self.store.purge, [task_id]))
             if answers[task_id] is ActionStatus.REFUSED:
-                self._event_log.record_purge_refused(task_id)
+                self.event_log.record_purge_refused(task_id)
 
     def _some_stored(self, number: int = 1) -> list[str]:
         """Return some tasks that are known to be stored, more often late ones: those are not final yet."""
-        known = self._event_log.accepted_ids()
-        if self._rng.random() < 0.6:
+        known = self.event_log.accepted_ids()
+        if self.rng.random() < 0.6:
             known = known[-_RECENT:]
-        return self._rng.sample(known, min(number, len(known)))
+        return self.rng.sample(known, min(number, len(known)))
 
     # --- results ---
 
@@ -219,16 +208,16 @@ class SimulatedClient:
             try:
                 digest = await handle.result()
             except StoreError:
-                await asyncio.sleep(self._rng.uniform(0.05, self._setup.lease / 4))
+                await asyncio.sleep(self.rng.uniform(0.05, self.setup.lease / 4))
                 continue
             except TaskNotFoundError:
                 return
             except TaskCancelledError:
-                self._event_log.record_final(task_id, State.CANCELLED, "")
+                self.event_log.record_final(task_id, State.CANCELLED, "")
                 return
             except TaskFailedError:
                 return  # dead, but a redrive may change that
-            self._event_log.record_final(task_id, State.SUCCEEDED, digest)
+            self.event_log.record_final(task_id, State.SUCCEEDED, digest)
             return
 
     @property
@@ -244,9 +233,9 @@ class SimulatedClient:
         Raises:
             GaveUpError: No response came, so the request may be done or not.
         """
-        for _ in range(self._rng.choice((1, 3, 6, 12))):
+        for _ in range(self.rng.choice((1, 3, 6, 12))):
             try:
                 return await call()
             except StoreError:
-                await asyncio.sleep(self._rng.uniform(0.05, self._setup.lease / 4))
+                await asyncio.sleep(self.rng.uniform(0.05, self.setup.lease / 4))
         raise GaveUpError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from harness.faults import Effect
@@ -35,40 +36,26 @@ class Drainable(Protocol):
         ...
 
 
+@dataclass(eq=False, kw_only=True)
 class FaultInjector:
-    """Injects faults into hosts and the store.
+    """Injects faults into hosts and the store."""
 
-    Args:
-        setup: The kinds of faults and how often they happen.
-        workers: The hosts of the workers.
-        clients: The hosts of the clients, which crash and freeze too.
-        processes: The live worker processes, by machine.
-        shared_condition: The condition of the store for all machines.
-        step_clock: Moves the wall clock by some seconds.
-        event_log: Records each fault.
-        rng: Source of all random choices.
-    """
+    setup: SimulationSetup
+    """The kinds of faults and how often they happen."""
+    workers: Sequence[SimulatedHost]
+    clients: Sequence[SimulatedHost]
+    """The hosts of the clients, which crash and freeze too."""
+    processes: Mapping[str, Drainable]
+    """The live worker processes, by machine."""
+    shared_condition: StoreCondition
+    """The condition of the store for all machines."""
+    step_clock: Callable[[float], None]
+    """Moves the wall clock by some seconds."""
+    event_log: EventLog
+    rng: random.Random
+    """Source of all random choices."""
 
-    def __init__(
-        self,
-        setup: SimulationSetup,
-        *,
-        workers: Sequence[SimulatedHost],
-        clients: Sequence[SimulatedHost],
-        processes: Mapping[str, Drainable],
-        shared_condition: StoreCondition,
-        step_clock: Callable[[float], None],
-        event_log: EventLog,
-        rng: random.Random,
-    ) -> None:
-        self._setup = setup
-        self._workers = workers
-        self._clients = clients
-        self._processes = processes
-        self._shared_condition = shared_condition
-        self._step_clock = step_clock
-        self._event_log = event_log
-        self._rng = rng
+    def __post_init__(self) -> None:
         self._actions: dict[FaultKind, tuple[Action, int]] = {
             FaultKind.CRASH: (self._crash, 10),
             FaultKind.PAUSE: (self._pause, 6),
@@ -83,30 +70,30 @@ class FaultInjector:
 
     async def run(self) -> None:
         """Do one fault after another until cancelled."""
-        kinds = [kind for kind in self._actions if kind in self._setup.faults]
+        kinds = [kind for kind in self._actions if kind in self.setup.faults]
         if not kinds:
             return
         weights = [self._actions[kind][1] for kind in kinds]
         if FaultKind.CRASH in kinds:
-            weights[kinds.index(FaultKind.CRASH)] *= self._setup.crash_weight
+            weights[kinds.index(FaultKind.CRASH)] *= self.setup.crash_weight
         while True:
-            await asyncio.sleep(self._rng.expovariate(1 / self._setup.mean_seconds_between_faults))
-            action, _ = self._actions[self._rng.choices(kinds, weights)[0]]
+            await asyncio.sleep(self.rng.expovariate(1 / self.setup.mean_seconds_between_faults))
+            action, _ = self._actions[self.rng.choices(kinds, weights)[0]]
             seconds = action()
-            if self._rng.random() < _WAIT_CHANCE:
+            if self.rng.random() < _WAIT_CHANCE:
                 await asyncio.sleep(seconds)
 
     def end_all_faults(self) -> None:
         """End every fault under way."""
-        for host in (*self._workers, *self._clients):
+        for host in (*self.workers, *self.clients):
             host.has_no_more_faults = True
             self._clear(host.store_condition)
             if host.machine is not None:
                 host.machine.die_after(None)
                 host.machine.thaw()
-        self._clear(self._shared_condition)
-        now = self._event_log.now()
-        for fault in self._event_log.fault_log.faults:
+        self._clear(self.shared_condition)
+        now = self.event_log.now()
+        for fault in self.event_log.fault_log.faults:
             if not fault.has(Effect.ENDS_MAINTENANCE):
                 fault.ended_at = min(fault.ended_at, now)
 
@@ -116,15 +103,15 @@ class FaultInjector:
     # --- faults ---
 
     def _crash(self) -> float:
-        self._any_host().crash(self._rng.randint(0, self._rng.choice(_MAX_STEPS)))
+        self._any_host().crash(self.rng.randint(0, self.rng.choice(_MAX_STEPS)))
         return 0.0
 
     def _pause(self) -> float:
         machine = self._any_host().machine
         if machine is None or machine.condition is not Condition.RUNNING:
             return 0.0
-        seconds = self._setup.lease * self._rng.choice(_PAUSE_LEASES) * self._rng.uniform(0.9, 1.1)
-        self._event_log.record_fault(FaultKind.PAUSE, machine.name, seconds)
+        seconds = self.setup.lease * self.rng.choice(_PAUSE_LEASES) * self.rng.uniform(0.9, 1.1)
+        self.event_log.record_fault(FaultKind.PAUSE, machine.name, seconds)
         machine.freeze()
         asyncio.get_running_loop().call_later(seconds, machine.thaw)
         return seconds
@@ -134,68 +121,68 @@ class FaultInjector:
         if host.machine is None:
             return 0.0
         seconds = self._leases(0.2, 0.8, 1.5, 3.0)
-        self._event_log.record_fault(FaultKind.CUT_OFF, host.machine.name, seconds)
+        self.event_log.record_fault(FaultKind.CUT_OFF, host.machine.name, seconds)
         host.store_condition.away_until = max(host.store_condition.away_until, self._after(seconds))
         return seconds
 
     def _outage(self) -> float:
         seconds = self._leases(0.2, 0.8, 1.2, 2.2, 3.0)
-        self._event_log.record_fault(FaultKind.OUTAGE, "", seconds)
-        self._shared_condition.away_until = max(self._shared_condition.away_until, self._after(seconds))
+        self.event_log.record_fault(FaultKind.OUTAGE, "", seconds)
+        self.shared_condition.away_until = max(self.shared_condition.away_until, self._after(seconds))
         return seconds
 
     def _locked(self) -> float:
         seconds = self._leases(0.2, 0.8, 1.5, 2.5)
-        self._event_log.record_fault(FaultKind.LOCKED, "", seconds)
-        self._shared_condition.locked_until = max(self._shared_condition.locked_until, self._after(seconds))
+        self.event_log.record_fault(FaultKind.LOCKED, "", seconds)
+        self.shared_condition.locked_until = max(self.shared_condition.locked_until, self._after(seconds))
         return seconds
 
     def _after(self, seconds: float) -> float:
-        return self._event_log.now() + seconds
+        return self.event_log.now() + seconds
 
     def _errors(self) -> float:
-        return self._fault_burst(FaultKind.ERRORS, errors=self._rng.choice((0.1, 0.3, 0.6)))
+        return self._fault_burst(FaultKind.ERRORS, errors=self.rng.choice((0.1, 0.3, 0.6)))
 
     def _lost_answers(self) -> float:
-        return self._fault_burst(FaultKind.LOST_ANSWERS, lost_answers=self._rng.choice((0.1, 0.3, 0.6)))
+        return self._fault_burst(FaultKind.LOST_ANSWERS, lost_answers=self.rng.choice((0.1, 0.3, 0.6)))
 
     def _fault_burst(self, kind: FaultKind, *, errors: float = 0.0, lost_answers: float = 0.0) -> float:
         """Start a period of failing calls for one host or all."""
         seconds = self._leases(0.2, 0.5, 1.0)
-        store_condition, name = self._shared_condition, ""
-        if self._rng.random() < 0.7:
+        store_condition, name = self.shared_condition, ""
+        if self.rng.random() < 0.7:
             host = self._any_host()
             if host.machine is None:
                 return 0.0
             store_condition, name = host.store_condition, host.machine.name
-        self._event_log.record_fault(kind, name, seconds)
+        self.event_log.record_fault(kind, name, seconds)
         store_condition.burst_until = max(store_condition.burst_until, self._after(seconds))
         store_condition.errors, store_condition.lost_answers = errors, lost_answers
         return seconds
 
     def _clock(self) -> float:
-        seconds = self._rng.choice(_STEP_SECONDS) * self._rng.choice((1, 1, -1))
-        self._event_log.record_fault(FaultKind.CLOCK, "", 0.0, f"{seconds:+.0f} s")
-        self._step_clock(seconds)
+        seconds = self.rng.choice(_STEP_SECONDS) * self.rng.choice((1, 1, -1))
+        self.event_log.record_fault(FaultKind.CLOCK, "", 0.0, f"{seconds:+.0f} s")
+        self.step_clock(seconds)
         return 0.0
 
     def _drain(self) -> float:
-        machine = self._rng.choice(self._workers).machine
-        if machine is not None and machine.name in self._processes:
-            grace = self._rng.choice((None, 0.0, self._setup.lease * self._rng.random()))
-            self._event_log.injected[str(FaultKind.DRAIN)] += 1  # the worker records when it stops
-            self._processes[machine.name].drain(grace)
+        machine = self.rng.choice(self.workers).machine
+        if machine is not None and machine.name in self.processes:
+            grace = self.rng.choice((None, 0.0, self.setup.lease * self.rng.random()))
+            self.event_log.injected[str(FaultKind.DRAIN)] += 1  # the worker records when it stops
+            self.processes[machine.name].drain(grace)
         return 0.0
 
     def _leases(self, *choices: float) -> float:
         """Return one of some durations, given in leases, in seconds."""
-        return self._setup.lease * self._rng.choice(choices)
+        return self.setup.lease * self.rng.choice(choices)
 
     def _any_host(self) -> SimulatedHost:
         """Return a host: mostly a worker's, half of the time the one that claimed last, for it is at work."""
-        draw = self._rng.random()
+        draw = self.rng.random()
         if draw < 0.5:
-            for host in self._workers:
-                if host.machine is not None and host.machine.name == self._event_log.last_claimer:
+            for host in self.workers:
+                if host.machine is not None and host.machine.name == self.event_log.last_claimer:
                     return host
-        return self._rng.choice(self._workers if draw < 0.85 else self._clients)
+        return self.rng.choice(self.workers if draw < 0.85 else self.clients)

@@ -82,7 +82,7 @@ class SimulationRun:
         self._client_hosts = [self._host(f"c{n}", self._run_client) for n in range(1, CLIENTS + 1)]
         make_id = IdMaker(lambda: int(self._wall() * 1000), self._fork_rng().getrandbits)
         self._tasks = TaskFactory(
-            plan.tasks,
+            left=plan.tasks,
             lease=self.setup.lease,
             rng=self._fork_rng(),
             make_id=make_id,
@@ -233,7 +233,7 @@ class SimulationRun:
 
     def _host(self, name: str, process: Callable[[Machine], Coroutine[Any, Any, None]]) -> SimulatedHost:
         return SimulatedHost(
-            name,
+            name=name,
             loop=self.loop,
             event_log=self.event_log,
             rng=self._fork_rng(),
@@ -265,7 +265,7 @@ class SimulationRun:
 
     def _injector(self) -> FaultInjector:
         return FaultInjector(
-            self.setup,
+            setup=self.setup,
             workers=self._workers,
             clients=self._client_hosts,
             processes=self._processes,

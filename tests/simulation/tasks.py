@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.record import ANY_END, ScriptedEnd
@@ -19,48 +19,36 @@ _KEYS = 4
 _UNIQUE_NAMES = 3
 
 
+@dataclass(eq=False, kw_only=True)
 class TaskFactory:
-    """Makes the tasks of a run; shared by its clients.
+    """Makes the tasks of a run; shared by its clients."""
 
-    Args:
-        number: How many tasks to make.
-        lease: The lease in seconds; tasks last a part of it, or several of it.
-        rng: Source of all random choices.
-        make_id: Makes the ids of the tasks.
-        has_broken_function: Whether some tasks use the function whose settings fail.
-    """
-
-    def __init__(
-        self,
-        number: int,
-        *,
-        lease: float,
-        rng: random.Random,
-        make_id: IdMaker,
-        has_broken_function: bool = False,
-    ) -> None:
-        self._has_broken_function = has_broken_function
-        self._left = number
-        self._lease = lease
-        self._rng = rng
-        self.make_id = make_id
-        self.scripted_ends: dict[str, ScriptedEnd] = {}
-        """How each task may end."""
+    left: int
+    """How many tasks to make."""
+    lease: float
+    """The lease in seconds; tasks last a part of it, or several of it."""
+    rng: random.Random
+    """Source of all random choices."""
+    make_id: IdMaker
+    has_broken_function: bool = False
+    """Whether some tasks use the function whose settings fail."""
+    scripted_ends: dict[str, ScriptedEnd] = field(default_factory=dict)
+    """How each task may end."""
 
     def take(self, number: int) -> list[NewTask]:
         """Return up to this many tasks; fewer if fewer are left to make."""
-        number = min(number, self._left)
-        self._left -= number
-        return [self._one(self._left + place) for place in range(number)]
+        number = min(number, self.left)
+        self.left -= number
+        return [self._one(self.left + place) for place in range(number)]
 
     def _one(self, number: int) -> NewTask:
-        function, options = task_functions()[self._rng.choice(_FUNCTIONS)], self._options()
-        script = make_script(self._rng, self._lease)
-        draw = self._rng.random()
+        function, options = task_functions()[self.rng.choice(_FUNCTIONS)], self._options()
+        script = make_script(self.rng, self.lease)
+        draw = self.rng.random()
         if draw < 0.3:
             function = task_functions()["sim:steady"]
             number, script = (self._keyed if draw < 0.15 else self._unique)(options)
-        elif self._has_broken_function and draw < 0.6:
+        elif self.has_broken_function and draw < 0.6:
             function = task_functions()[BROKEN_FUNCTION]
         task = replace(function.using(**options).prepare(number, script).new_task, id=self.make_id())
         self.scripted_ends[task.id] = _end_of(function.spec.name, script)
@@ -68,16 +56,16 @@ class TaskFactory:
 
     def _keyed(self, options: dict[str, Any]) -> tuple[int, list[str]]:
         """Give the task a key and return its arguments, which sometimes differ from the key's first ones."""
-        which = self._rng.randrange(_KEYS)
+        which = self.rng.randrange(_KEYS)
         options["key"] = f"key {which}"
-        return which + (100 if self._rng.random() < 0.1 else 0), [f"ok {0.1 * self._lease:.2f}"]
+        return which + (100 if self.rng.random() < 0.1 else 0), [f"ok {0.1 * self.lease:.2f}"]
 
     def _unique(self, options: dict[str, Any]) -> tuple[int, list[str]]:
         options["unique"] = "until_final"
-        return self._rng.randrange(_UNIQUE_NAMES), [f"ok {0.5 * self._lease:.2f}"]
+        return self.rng.randrange(_UNIQUE_NAMES), [f"ok {0.5 * self.lease:.2f}"]
 
     def _options(self) -> dict[str, Any]:
-        rng, lease = self._rng, self._lease
+        rng, lease = self.rng, self.lease
         options: dict[str, Any] = {"timeout": lease * rng.choice((1.5, 5.0))}
         if rng.random() < 0.3:
             options["delay"] = lease * 3 * rng.random()
