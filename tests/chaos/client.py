@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,11 +39,17 @@ T = TypeVar("T")
 _MEAN_TASKS = 3.0
 """Of one enqueue."""
 _MOST_WAITS = 20
+ANSWER_SECONDS = 40.0
+"""For a request to be answered: an outage, a freeze, and a machine with better things to do."""
 
 
 def client_log_path(directory: Path, name: str) -> Path:
     """Return where the clients of one name write."""
     return directory / f"{name}.ndjson"
+
+
+class NoAnswerError(Exception):
+    """The store did not answer a request in time."""
 
 
 class ChaosClient:
@@ -125,7 +132,7 @@ class ChaosClient:
     async def _wait(self, task_id: str) -> None:
         handle = self._app.handle(task_id)
         try:
-            result: Any = await self._until_answered(handle.result)
+            result: Any = await self._until_answered(handle.result, within=inf)
         except TaskCancelledError:  # before its parent
             self._log.write(FinalSeen(task_id, State.CANCELLED))
         except TaskFailedError:
@@ -133,12 +140,24 @@ class ChaosClient:
         else:
             self._log.write(FinalSeen(task_id, State.SUCCEEDED, result[1]))
 
-    async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
-        while True:
+    async def _until_answered(self, ask: Callable[[], Awaitable[T]], within: float = ANSWER_SECONDS) -> T:
+        """Ask again after each error of the store.
+
+        Raises:
+            NoAnswerError: No answer came in time, although every outage is shorter.
+        """
+        loop, last = asyncio.get_running_loop(), "it did not return"
+        ends_at = loop.time() + within
+        while loop.time() < ends_at:
             try:
-                return await ask()
-            except StoreError:
+                async with asyncio.timeout_at(ends_at):
+                    return await ask()
+            except StoreError as error:
+                last = repr(error)
                 await asyncio.sleep(self._rng.uniform(0.05, self._lease / 4))
+            except TimeoutError:
+                break
+        raise NoAnswerError(f"no answer within {within:g} s: {last}")
 
     # --- what is enqueued ------------------------------------------------------------------------------
 

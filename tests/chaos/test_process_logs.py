@@ -87,3 +87,32 @@ def test_a_stalled_machine_is_detected() -> None:
     process.send_signal(signal.SIGCONT)
     stdout, _ = process.communicate("\n", timeout=20)
     assert stdout == "True\n"
+
+
+def test_a_request_that_the_store_never_answers_ends_the_client_with_the_last_error(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, random, sys\n"
+        "from pathlib import Path\n"
+        "from chaos.client import ChaosClient, NoAnswerError\n"
+        "from chaos.functions import app\n"
+        "from tidegate import StoreError\n"
+        "async def refuse():\n"
+        "    raise StoreError('it is full', fix='')\n"
+        "async def hang():\n"
+        "    await asyncio.Event().wait()\n"
+        "client = ChaosClient(app, Path(sys.argv[1]), rng=random.Random(1), lease=0.1)\n"
+        "for ask in (refuse, hang):\n"
+        "    try:\n"
+        "        asyncio.run(client._until_answered(ask, within=0.3))\n"
+        "    except NoAnswerError as error:\n"
+        "        print(error)\n"
+    )
+    chaos = {"TIDEGATE_CHAOS_DIRECTORY": str(tmp_path), "TIDEGATE_CHAOS_PLAN": "1 2 1.0"}
+    ours = {"TIDEGATE_DATABASE_URL": f"sqlite:///{tmp_path}/queue.db", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "client-1.ndjson")],
+        env=chaos | ours, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    refused, hung = done.stdout.splitlines()
+    assert "it is full" in refused
+    assert hung == "no answer within 0.3 s: it did not return"

@@ -156,7 +156,7 @@ def _number(folder: Path) -> int:
 
 
 def _version(programs: Programs) -> int:
-    command = [programs.path("postgres"), "--version"]
+    command = [str(programs.path("postgres")), "--version"]
     try:
         reported = subprocess.run(
             command, env=programs.env(), capture_output=True, text=True, timeout=10

@@ -53,18 +53,20 @@ class Server:
         user = as_whom()
         if user:
             os.chown(self.directory, user["user"], user["group"])
-        initdb = [self._programs.path("initdb"), "-D", self._data, "-U", "postgres", "-A", "trust"]
+        initdb = [str(self._programs.path("initdb")), "-D", str(self._data), "-U", "postgres", "-A", "trust"]
         options = ["-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]
         done = subprocess.run(
             [*initdb, *options],
             cwd=self.directory,
             env=self._programs.env(),
             capture_output=True,
+            text=True,
+            errors="replace",
             timeout=120,
             **user,
         )
         if done.returncode:
-            raise RuntimeError(f"initdb failed: {done.stderr.decode(errors='replace')}")
+            raise RuntimeError(f"initdb failed: {done.stderr}")
         with (self._data / "postgresql.conf").open("a") as conf:
             conf.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
 
