@@ -48,19 +48,19 @@ class LogLineWriter:
         """Whether there is no thread, so that the caller of `put` writes its line itself."""
         _writers.add(self)
 
-    def put(self, line: bytes) -> None:
-        """Queue a line, with its line break, to be written soon. Never blocks longer than `patience`."""
+    def put(self, lines: bytes) -> None:
+        """Queue lines, with their line breaks, to be written soon. Never blocks longer than `patience`."""
         if self._thread is None and not self._is_direct:
             self._start()
         if self._is_direct:
-            self._write(line)
+            self._write(lines)
             return
         waiting = self._taken_bytes - self._written_bytes
-        if self._lines.qsize() >= MAX_LINES or waiting + len(line) > MAX_BYTES:
-            self._dropped += 1
+        if self._lines.qsize() >= MAX_LINES or waiting + len(lines) > MAX_BYTES:
+            self._dropped += lines.count(b"\n")
             return
-        self._taken_bytes += len(line)
-        self._lines.put(line)
+        self._taken_bytes += len(lines)
+        self._lines.put(lines)
         if self._patience and (self._late is None or self._late.is_set()):
             self._late = self._wait(self._patience)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from tidegate.worker.log_formatters import (
     PLAIN,
@@ -54,19 +54,17 @@ class _Handler(logging.Handler):
             line = self.format(record)
         except Exception as error:
             line = f"a record of {record.name} cannot be logged: {error!r}"
-        self._put(line)
+        self._writer.put(_encoded(line))
 
-    def write(self, level: str, logger: str, message: str, fields: Fields) -> None:
-        """Log one line without a record."""
-        line = self._formatter.line(time.time(), level, logger, os.getpid(), message, fields)
+    def write(self, logger: str, entries: Sequence[PlainEntry]) -> None:
+        """Log entries at INFO level without records."""
+        make_line, process = self._formatter.line, os.getpid()
+        lines = [make_line(at, "INFO", logger, process, message, fields) for at, message, fields in entries]
         self.acquire()  # as `logging` does around `emit`
         try:
-            self._put(line)
+            self._writer.put(b"".join([_encoded(line) for line in lines]))
         finally:
             self.release()
-
-    def _put(self, line: str) -> None:
-        self._writer.put(line.encode("utf-8", "backslashreplace") + b"\n")
 
     def close(self) -> None:
         """Wait a moment until all lines are written."""
@@ -86,18 +84,27 @@ class _Handler(logging.Handler):
         return self.format(record).encode() + b"\n"
 
 
-def log_run(logger: logging.Logger, message: str, *, task_id: str, run: int, queue: str) -> None:
-    """Log a message about one run at INFO. It must hold only names, ids and numbers.
+class PlainEntry(NamedTuple):
+    """A log entry at INFO level that holds only names, ids and numbers."""
 
-    If this process logs only as `set_up_logging` arranged it, the line is written without a `LogRecord`: at
-    full speed a pool process logs thousands of runs a second.
+    at: float
+    """Seconds since the epoch."""
+    message: str
+    fields: Fields
+
+
+def log_plainly(logger: logging.Logger, entries: Sequence[PlainEntry]) -> None:
+    """Log these entries at INFO level.
+
+    If this process logs only as `set_up_logging` arranged it, the lines are written without a `LogRecord` for
+    each, which takes a third of the time.
     """
-    fields = {"task_id": task_id, "run": run, "queue": queue}
     handler = _only_handler(logger)
-    if handler is None:
-        logger.info("%s", message, extra=PLAIN | fields)
-    else:
-        handler.write("INFO", logger.name, message, fields)
+    if handler is not None:
+        handler.write(logger.name, entries)
+        return
+    for entry in entries:
+        logger.info("%s", entry.message, extra=PLAIN | dict(entry.fields))
 
 
 def _only_handler(logger: logging.Logger) -> _Handler | None:
@@ -112,6 +119,10 @@ def _only_handler(logger: logging.Logger) -> _Handler | None:
         place = place.parent
     only = root.handlers[0]
     return only if isinstance(only, _Handler) and only.has_only_own_filters else None
+
+
+def _encoded(line: str) -> bytes:
+    return line.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def set_up_logging(application: str = "", *, patience: float = 0.0) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from tidegate.context import StopReason
 from tidegate.domain.failure import CallFailure, Reason, Verdict
-from tidegate.domain.outcome import Cancelled, Dead, Fence, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.outcome import Cancelled, Dead, Fence, Outcome, Released, Retrying
 from tidegate.domain.text import format_duration
 from tidegate.errors import StoreError
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker.log_formatters import PLAIN
-from tidegate.worker.logs import log_run
+from tidegate.worker.logs import PlainEntry, log_plainly
 
 log = logging.getLogger("tidegate.worker")
-_OUTCOMES = {Succeeded: "succeeded", Retrying: "failed", Cancelled: "cancelled"}
+_OUTCOMES = {Retrying: "failed", Cancelled: "cancelled"}
 _seen_unknown: set[tuple[str, str]] = set()
 _seen_changes: set[tuple[str, str]] = set()
 _seen_without_process: set[str] = set()
@@ -27,18 +28,38 @@ def run_started(claimed: ClaimedTask) -> None:
         log.debug("started: %s %s, run %d", claimed.function, *claimed.fence, extra=PLAIN | _fields(claimed))
 
 
+class EndedRun(NamedTuple):
+    """A run that succeeded, when it ended and how long it took."""
+
+    at: float
+    claimed: ClaimedTask
+    seconds: float
+
+
+def runs_succeeded(runs: Sequence[EndedRun]) -> None:
+    """Log runs that succeeded, each in one line at INFO level."""
+    if log.isEnabledFor(logging.INFO):
+        log_plainly(
+            log,
+            [
+                PlainEntry(at, _end_of_run("succeeded", claimed, seconds), _fields(claimed))
+                for at, claimed, seconds in runs
+            ],
+        )
+
+
 def run_finished(claimed: ClaimedTask, outcome: Outcome, seconds: float = 0.0) -> None:
-    """Log how a run ended, in one line: ERROR for a dead task, INFO for a normal end."""
+    """Log how a run that did not succeed ended, in one line: ERROR for a dead task, INFO for a normal end."""
     failed_outcome(claimed.function, outcome)
-    if isinstance(outcome, Dead | Released) or not log.isEnabledFor(logging.INFO):
+    if isinstance(outcome, Dead | Released):
         return
-    what = _OUTCOMES.get(type(outcome), "ended")
+    message = _end_of_run(_OUTCOMES.get(type(outcome), "ended"), claimed, seconds)
+    log.info("%s: %s", message, getattr(outcome, "why", ""), extra=_fields(claimed))
+
+
+def _end_of_run(how: str, claimed: ClaimedTask, seconds: float) -> str:
     task_id, run = claimed.fence
-    message = f"{what}: {claimed.function} {task_id}, run {run}, after {format_duration(seconds)}"
-    if why := getattr(outcome, "why", ""):
-        log.info("%s: %s", message, why, extra=_fields(claimed))
-    else:
-        log_run(log, message, task_id=task_id, run=run, queue=claimed.queue)
+    return f"{how}: {claimed.function} {task_id}, run {run}, after {format_duration(seconds)}"
 
 
 def _fields(claimed: ClaimedTask) -> dict[str, object]:

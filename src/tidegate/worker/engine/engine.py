@@ -36,6 +36,7 @@ from tidegate.worker.engine.finisher import Finisher
 from tidegate.worker.engine.lease import Lease
 from tidegate.worker.engine.outcome_decider import OutcomeDecider
 from tidegate.worker.engine.run_hooks import run_start_hooks, run_stop_hooks
+from tidegate.worker.engine.run_log import RunLog
 from tidegate.worker.engine.task_run import TaskRun
 from tidegate.worker.process_snapshot import ProcessSnapshot
 from tidegate.worker.settings import Pool, Timings, drain_grace
@@ -89,6 +90,7 @@ class Engine:
         self._idle = asyncio.Event()
         self._alerts = ParkAlerts(time.monotonic)
         self._idle.set()
+        self._run_log = RunLog(self._loop)
         self._grace_over = asyncio.Event()
         self._jobs: list[asyncio.Task[object]] = []
         self.retired = asyncio.Event()
@@ -201,6 +203,7 @@ class Engine:
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
         self._jobs.clear()
+        self._run_log.flush()
         self.executor.close()
         if self._children is not None:
             await self._children.close()
@@ -245,9 +248,11 @@ class Engine:
         self.emitter.forget(task_run.claimed.fence)
         if outcome is not None:
             self.finisher.finish(outcome)
-            report.run_finished(
-                task_run.claimed, outcome, asyncio.get_running_loop().time() - task_run.started_at
-            )
+            seconds = self._loop.time() - task_run.started_at
+            if isinstance(outcome, Succeeded):
+                self._run_log.add(task_run.claimed, seconds)
+            else:
+                report.run_finished(task_run.claimed, outcome, seconds)
             if task_run.claimed.upstream:
                 self._report_park(task_run.claimed.upstream, outcome)
         if task_run.control.replacement_reason:

@@ -24,7 +24,7 @@ from tidegate.worker.engine.current_task import CurrentTaskSlot, TrackedCoroutin
 from tidegate.worker.engine.lease import Lease
 from tidegate.worker.engine.outcome_decider import OutcomeDecider, bad_arguments_outcome
 from tidegate.worker.engine.return_value import UnusableResult, await_value, close_unawaited, is_result
-from tidegate.worker.engine.task_run import TaskRun
+from tidegate.worker.engine.task_run import RunOptions, TaskRun
 from tidegate.worker.engine.time_limits import TimeLimits
 
 MAX_STARTED_PER_TURN = 32
@@ -68,6 +68,7 @@ class Executor:
         on_unhealthy: Callable[[], None] = lambda: None,
     ) -> None:
         self._functions = functions
+        self._options: dict[str, RunOptions] = {}
         self._scratch_root = scratch_root
         self._stop_grace = stop_grace
         self._on_finished = on_finished
@@ -104,14 +105,12 @@ class Executor:
     def start(self, claimed: ClaimedTask) -> TaskRun:
         """Start to run one claimed task. Returns at once."""
         fence = claimed.fence
-        control = RunControl(
-            scratch_root=self._scratch_root,
-            scratch_name=f"{fence.task_id}-{fence.run}",
-            clock=self._loop.time,
-            started_at=self._loop.time(),
-        )
+        clock = self._loop.time
+        control = RunControl(self._scratch_root, f"{fence.task_id}-{fence.run}", clock, started_at=clock())
         function = self._functions[claimed.function]
-        task_run = TaskRun(claimed, function, control, self._choose_runs_in(function))
+        task_run = TaskRun(
+            claimed, function, control, self._choose_runs_in(function), self._options_of(function)
+        )
         if task_run.is_suspect and self._child_runner is not None:
             task_run.runs_in = RunsIn.PROCESS
         self.running[fence] = task_run
@@ -196,8 +195,10 @@ class Executor:
             return self._decider.on_stop(task_run)
         if task_run.time_left.seconds <= 0:
             return retry.expired(task_run.claimed.fence, task_run.time_left.first)
-        if (exhausted := self._decider.on_attempts_exhausted(task_run)) is not None:
-            return exhausted
+        if task_run.claimed.counters.interruptions:
+            exhausted = self._decider.on_attempts_exhausted(task_run)
+            if exhausted is not None:
+                return exhausted
         if task_run.claimed.wait_seconds > 0:
             await self._wait_for_rate_limit_slot(task_run)
         if task_run.runs_in is RunsIn.PROCESS and self._child_runner is not None:
@@ -258,6 +259,14 @@ class Executor:
         task_run.is_finished = task_run.control.is_over = True
         del self.running[task_run.claimed.fence]
         self._on_finished(task_run, outcome)
+
+    def _options_of(self, function: Runnable) -> RunOptions:
+        """Return the options of a function's runs; they are checked once."""
+        spec = function.spec
+        options = self._options.get(spec.name)
+        if options is None or options.spec is not spec:
+            options = self._options[spec.name] = RunOptions.of(spec)
+        return options
 
     def _choose_runs_in(self, function: Runnable) -> RunsIn:
         """Return where a function runs here: without child processes, in a thread or on the loop."""

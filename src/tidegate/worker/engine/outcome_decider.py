@@ -77,8 +77,9 @@ class OutcomeDecider:
     @_never_raising
     def on_return(self, task_run: TaskRun, value: object) -> Outcome | None:
         """Return the outcome of a function that returned in this process."""
-        return self._on_request(task_run) or self.on_success(
-            task_run, encode_return_value(task_run.function.spec.name, task_run.function.signature, value)
+        function = task_run.function
+        return self._on_request(task_run) or self._succeeded(
+            task_run, encode_return_value(function.spec.name, function.signature, value)
         )
 
     @_never_raising
@@ -169,6 +170,10 @@ class OutcomeDecider:
     @_never_raising
     def on_success(self, task_run: TaskRun, result: bytes) -> Outcome | None:
         """Return the outcome of an encoded result."""
+        return self._succeeded(task_run, result)
+
+    @staticmethod
+    def _succeeded(task_run: TaskRun, result: bytes) -> Outcome | None:
         if task_run.control.stop is StopReason.LOST:
             return None
         return Succeeded(task_run.claimed.fence, result, CODEC, task_run.calls())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.context import Context, RunControl
 from tidegate.domain.calls import CallSummary
-from tidegate.domain.spec import RunsIn
+from tidegate.domain.spec import RunsIn, TaskSpec
 from tidegate.domain.task_limits import TimeLeft
 from tidegate.policy.retry import RetryTerms
 from tidegate.store.rows import ClaimedTask
@@ -16,16 +16,43 @@ from tidegate.worker.children.process import ChildProcess
 from tidegate.worker.engine.fallback_outcome import is_duration
 
 
+class RunOptions(NamedTuple):
+    """What a function's options say about each run of it, checked."""
+
+    spec: TaskSpec
+    timeout: float
+    total_timeout: float
+    cancel_grace: float | None
+    crash_limit: int
+
+    @classmethod
+    def of(cls, spec: TaskSpec) -> RunOptions:
+        """Return the options of a function.
+
+        Raises:
+            ValueError: A time limit is no number, so a run could never be stopped.
+            TypeError: The number of attempts is no number.
+        """
+        return cls(
+            spec,
+            _seconds("timeout", spec.timeout),
+            _seconds("total_timeout", spec.total_timeout),
+            None if spec.cancel_grace is None else _seconds("cancel_grace", spec.cancel_grace),
+            spec.crash_limit,
+        )
+
+
 class TaskRun:
     """The state of one run while it lasts. Finished exactly once.
 
     Raises:
-        ValueError: A time limit of its function is no number, so the run could never be stopped.
+        ValueError: A time limit of the task is no number, so the run could never be stopped.
     """
 
     __slots__ = (
         "_calls_in_child",
         "_context",
+        "_crash_limit",
         "cancel_grace",
         "child",
         "claimed",
@@ -46,7 +73,12 @@ class TaskRun:
     )
 
     def __init__(
-        self, claimed: ClaimedTask, function: Runnable, control: RunControl, runs_in: RunsIn
+        self,
+        claimed: ClaimedTask,
+        function: Runnable,
+        control: RunControl,
+        runs_in: RunsIn,
+        options: RunOptions,
     ) -> None:
         self._context: Context | None = None
         self._calls_in_child: CallSummary | None = None
@@ -70,17 +102,19 @@ class TaskRun:
         """Whether its child process was killed because it did not stop."""
         self.has_hit_limit = False
         self.is_finished = False
-        spec = function.spec
-        self.timeout_seconds = _seconds("timeout", claimed.timeout_seconds or spec.timeout)
-        self.time_left = _time_left(claimed, function)
+        self.timeout_seconds = (
+            _seconds("timeout", claimed.timeout_seconds) if claimed.timeout_seconds else options.timeout
+        )
+        self.time_left = _time_left(claimed, options)
         """Time until the limits of the whole task, from `received_at`."""
-        self.cancel_grace = None if spec.cancel_grace is None else _seconds("cancel_grace", spec.cancel_grace)
+        self.cancel_grace = options.cancel_grace
+        self._crash_limit = options.crash_limit
 
     @property
     def is_suspect(self) -> bool:
         """Whether one more crash makes it dead. It then runs alone, so that no other task can be to blame."""
-        crashes, limit = self.claimed.counters.crashes, self.function.spec.crash_limit
-        return crashes > 0 and crashes + 1 >= limit
+        crashes = self.claimed.counters.crashes
+        return crashes > 0 and crashes + 1 >= self._crash_limit
 
     @property
     def max_attempts(self) -> int:
@@ -162,8 +196,10 @@ class TaskRun:
         return signature.with_context(args, kwargs, self.context())
 
 
-def _time_left(claimed: ClaimedTask, function: Runnable) -> TimeLeft:
-    total = _seconds("total_timeout", claimed.total_timeout_seconds or function.spec.total_timeout)
+def _time_left(claimed: ClaimedTask, options: RunOptions) -> TimeLeft:
+    total = options.total_timeout
+    if claimed.total_timeout_seconds:
+        total = _seconds("total_timeout", claimed.total_timeout_seconds)
     deadline = float("inf") if claimed.deadline_at is None else claimed.deadline_at - claimed.claimed_at
     return TimeLeft(total - claimed.spent_seconds, deadline)
 

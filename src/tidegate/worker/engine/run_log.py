@@ -1,0 +1,36 @@
+"""Logs the runs that succeeded, a line for each, all of one turn of the event loop at once.
+
+At full speed a pool process ends thousands of runs a second. A log line made alone would take half as long as
+the run of a short function; made together they take a fraction of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from tidegate.store.rows import ClaimedTask
+from tidegate.worker import report
+
+
+class RunLog:
+    """Collects the runs that succeeded until the next turn of the loop, then logs them.
+
+    Args:
+        loop: The event loop of the runs.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ended: list[report.EndedRun] = []
+
+    def add(self, claimed: ClaimedTask, seconds: float) -> None:
+        """Log that a run succeeded after so many seconds."""
+        if not self._ended:
+            self._loop.call_soon(self.flush)
+        self._ended.append(report.EndedRun(time.time(), claimed, seconds))
+
+    def flush(self) -> None:
+        """Log all runs collected so far."""
+        ended, self._ended = self._ended, []
+        report.runs_succeeded(ended)
