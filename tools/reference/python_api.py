@@ -51,11 +51,16 @@ class Subject:
 
 
 def subjects() -> dict[str, Subject]:
-    """Return the pages by their file's name, without its ending."""
+    """Return the pages by their file's name, without its ending.
+
+    The errors, and the names of `tidegate.testing` that no page lists, are added by themselves.
+    """
     tables = tomllib.loads(SUBJECTS.read_text(encoding="utf-8"))
-    errors = [name for name in tidegate.__all__ if _is_error(getattr(tidegate, name))]
+    tables["errors"]["names"] = [name for name in tidegate.__all__ if _is_error(PUBLIC.get(name))]
+    listed = {name for table in tables.values() for name in table["names"]}
+    tables["testing"]["names"] += [name for name in tidegate.testing.__all__ if name not in listed]
     return {
-        file: Subject(table["title"], table["introduction"], tuple(table.get("names", errors)))
+        file: Subject(table["title"], table["introduction"], tuple(table["names"]))
         for file, table in tables.items()
     }
 
