@@ -90,18 +90,23 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as lines, without the final line break."""
         first = self.line(
-            record.created, record.levelname, record.name, record.process, _message(record), _fields(record)
+            format_time(record.created),
+            record.levelname,
+            record.name,
+            record.process,
+            _message(record),
+            _fields(record),
         )
         if not (found := _traceback(record)):
             return first
         return "\n".join([first, *(f"    {one_line(line)}" for line in found.splitlines())])
 
     def line(
-        self, at: float, level: str, logger: str, process: int | None, message: str, fields: Fields
+        self, time_text: str, level: str, logger: str, process: int | None, message: str, fields: Fields
     ) -> str:
         """Return one line, without the line break."""
         task = "".join([f" {name}={value}" for name, value in fields.items()])
-        return one_line(f"{_time(at)} {level:<7} {logger}[{process}] {message}{task}")
+        return one_line(f"{time_text} {level:<7} {logger}[{process}] {message}{task}")
 
 
 class JsonFormatter(logging.Formatter):
@@ -113,15 +118,20 @@ class JsonFormatter(logging.Formatter):
         if found := _traceback(record):
             fields["exception"] = found
         return self.line(
-            record.created, record.levelname, record.name, record.process, _message(record), fields
+            format_time(record.created),
+            record.levelname,
+            record.name,
+            record.process,
+            _message(record),
+            fields,
         )
 
     def line(
-        self, at: float, level: str, logger: str, process: int | None, message: str, fields: Fields
+        self, time_text: str, level: str, logger: str, process: int | None, message: str, fields: Fields
     ) -> str:
         """Return one line, without the line break."""
         entry: dict[str, object] = {
-            "time": _time(at),
+            "time": time_text,
             "level": level,
             "logger": logger,
             "process": process,
@@ -139,7 +149,8 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _time(at: float) -> str:
+def format_time(at: float) -> str:
+    """Return a moment, in seconds since the epoch, as local time with its offset."""
     second = int(at)
     text, offset = _text_of_second(second)
     return f"{text}.{int((at - second) * 1000):03}{offset}"

@@ -6,6 +6,7 @@ import os
 import queue
 import select
 import threading
+import time
 import weakref
 from collections.abc import Callable
 
@@ -13,6 +14,9 @@ MAX_LINES = 10_000
 """At most this many lines wait to be written."""
 MAX_BYTES = 4 * 1024 * 1024
 """At most this many bytes wait to be written."""
+GATHER_SECONDS = 0.02
+"""After each write the thread lets lines gather for this long. A line that finds it asleep does not wake it:
+waking a thread for each line would cost the thread that logs more than the line itself."""
 CLOSE_SECONDS = 1.0
 """How long the process waits at its end for the last lines."""
 
@@ -100,9 +104,11 @@ class LogLineWriter:
             dropped, self._dropped = self._dropped, 0
             if dropped:
                 self._write(self._dropped_line(dropped))
-            for item in batch:
-                if isinstance(item, threading.Event):
-                    item.set()
+            waits = [item for item in batch if isinstance(item, threading.Event)]
+            for written in waits:
+                written.set()
+            if not waits:
+                time.sleep(GATHER_SECONDS)
 
     def _write(self, data: bytes) -> None:
         while data:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from tidegate.worker.log_formatters import (
     LogFormatter,
     TaskFieldsFilter,
     TextFormatter,
+    format_time,
 )
 from tidegate.worker.log_writer import LogLineWriter
 
@@ -58,8 +60,8 @@ class _Handler(logging.Handler):
 
     def write(self, logger: str, entries: Sequence[PlainEntry]) -> None:
         """Log entries at INFO level without records."""
-        make_line, process = self._formatter.line, os.getpid()
-        lines = [make_line(at, "INFO", logger, process, message, fields) for at, message, fields in entries]
+        make_line, time_text, process = self._formatter.line, format_time(time.time()), os.getpid()
+        lines = [make_line(time_text, "INFO", logger, process, *entry) for entry in entries]
         self.acquire()  # as `logging` does around `emit`
         try:
             self._writer.put(b"".join([_encoded(line) for line in lines]))
@@ -87,8 +89,6 @@ class _Handler(logging.Handler):
 class PlainEntry(NamedTuple):
     """A log entry at INFO level that holds only names, ids and numbers."""
 
-    at: float
-    """Seconds since the epoch."""
     message: str
     fields: Fields
 

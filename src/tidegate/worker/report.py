@@ -29,9 +29,8 @@ def run_started(claimed: ClaimedTask) -> None:
 
 
 class EndedRun(NamedTuple):
-    """A run that succeeded, when it ended and how long it took."""
+    """A run that succeeded, and how long it took."""
 
-    at: float
     claimed: ClaimedTask
     seconds: float
 
@@ -42,8 +41,8 @@ def runs_succeeded(runs: Sequence[EndedRun]) -> None:
         log_plainly(
             log,
             [
-                PlainEntry(at, _end_of_run("succeeded", claimed, seconds), _fields(claimed))
-                for at, claimed, seconds in runs
+                PlainEntry(_end_of_run("succeeded", claimed, seconds), _fields(claimed))
+                for claimed, seconds in runs
             ],
         )
 

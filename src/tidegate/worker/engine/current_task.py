@@ -56,7 +56,7 @@ class CurrentTaskSlot:
 
 def encode_fence(fence: Fence) -> bytes:
     """Return the bytes that identify a run."""
-    return _LAYOUT.pack(1, uuid.UUID(fence.task_id).bytes, fence.run)
+    return _LAYOUT.pack(1, bytes.fromhex(fence.task_id.replace("-", "")), fence.run)
 
 
 class TrackedCoroutine(Coroutine[Any, Any, None]):

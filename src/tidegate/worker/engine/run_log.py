@@ -7,7 +7,6 @@ the run of a short function; made together they take a fraction of that.
 from __future__ import annotations
 
 import asyncio
-import time
 
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker import report
@@ -28,7 +27,7 @@ class RunLog:
         """Log that a run succeeded after so many seconds."""
         if not self._ended:
             self._loop.call_soon(self.flush)
-        self._ended.append(report.EndedRun(time.time(), claimed, seconds))
+        self._ended.append(report.EndedRun(claimed, seconds))
 
     def flush(self) -> None:
         """Log all runs collected so far."""
