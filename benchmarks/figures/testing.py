@@ -18,7 +18,7 @@ DUE = 1_000
 MOST_SETUP_MS = 20.0
 MOST_JUMP_SECONDS = 2.0
 
-app = Tidegate("sqlite:////nowhere/never-opened.db")
+app = Tidegate("sqlite:////dev/null/never-opened.db")
 
 
 @app.task(name="benchmark:noop")

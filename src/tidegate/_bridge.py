@@ -50,6 +50,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     try:
         require_threads()
         _require_running_interpreter()
+        _require_open_substitute()
     except TidegateError:
         work.close()
         raise
@@ -128,6 +129,20 @@ def running_or_bridge_loop() -> asyncio.AbstractEventLoop:
 def _open_substitute() -> SubstituteLoop | None:
     substitute = substitute_loop.get()
     return substitute if substitute is not None and substitute.is_open else None
+
+
+def _require_open_substitute() -> None:
+    """Raise if this code belongs to a test that has ended: it must not reach the application's own store.
+
+    Raises:
+        UsageError: The test has ended.
+    """
+    substitute = substitute_loop.get()
+    if substitute is not None and not substitute.is_open:
+        raise UsageError(
+            "a task that its test could not end made a sync call after the test",
+            fix="give the task a way to end in that test",
+        )
 
 
 def _bridge_loop() -> asyncio.AbstractEventLoop:

@@ -9,7 +9,7 @@ import openai
 
 from tidegate import CallTimes, Tidegate
 
-app = Tidegate("sqlite:////nowhere/never-opened.db")
+app = Tidegate("sqlite:////dev/null/never-opened.db")
 gpt = app.upstream("openai", times=CallTimes(seconds=60, idle_seconds=30))
 claude = app.upstream("anthropic")
 plain = app.upstream("plain", requests_per_minute=60)

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from tidegate import Context, Tidegate
 
-NOWHERE = "/nowhere/never-opened.db"
+NOWHERE = "/dev/null/never-opened.db"
 app = Tidegate(f"sqlite:///{NOWHERE}")
 
 

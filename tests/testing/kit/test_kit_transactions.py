@@ -103,7 +103,7 @@ def test_a_task_goes_with_the_transaction_of_a_connection(
 
 
 def test_an_application_on_sqlite_refuses_a_connection_as_in_production(engine: Engine) -> None:
-    embedded = Tidegate("sqlite:////nowhere/never-opened.db")
+    embedded = Tidegate("sqlite:////dev/null/never-opened.db")
     function = embedded.task(name="embedded")(bill.function)
     with Kit(embedded), Session(engine) as session, pytest.raises(OptionError, match="conn"):
         function.using(conn=session).enqueue_sync(1)

@@ -5,7 +5,7 @@ from openai import AsyncOpenAI
 
 from tidegate import Context, Tidegate
 
-app = Tidegate("sqlite:////nowhere/shop.db")
+app = Tidegate("sqlite:////dev/null/shop.db")
 openai = app.upstream("openai", requests_per_minute=600)
 client = AsyncOpenAI(api_key="sk-test", http_client=httpx2.AsyncClient(transport=openai.transport()))
 
