@@ -23,6 +23,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -102,6 +103,14 @@ class Session:
             self._type_elsewhere(name, typed, interrupt=key == "Ctrl-C first")
             return
         for command in typed:
+            self._run(command)
+
+    def enter(self, line: str, *, terminal: str = "", shown: Sequence[str] = ()) -> None:
+        """Type one command, into another terminal if one is named."""
+        command = Command(line, list(shown))
+        if terminal:
+            self._type_elsewhere(terminal, [command], interrupt=False)
+        else:
             self._run(command)
 
     def output(self, terminal: str) -> str:

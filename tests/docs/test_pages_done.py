@@ -1,25 +1,81 @@
-"""The tutorial and the how-to pages, done literally: files saved, commands typed, output compared."""
+"""The how-to pages, done literally: files saved, commands typed, output compared."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pages import ROOT
+from pages import ROOT, blocks
 from sessions import Session
 
+from tidegate.testing.provider import SimulatedProvider
+
 HOW_TO = ROOT / "docs" / "how-to"
-PAGES = [
-    HOW_TO / f"{name}.md"
-    for name in ("make-a-task-safe-to-repeat", "move-off-celery", "use-several-keys", "write-tasks")
+EMPTY = [
+    "deploy",
+    "make-a-task-safe-to-repeat",
+    "many-machines",
+    "move-off-celery",
+    "use-several-keys",
+    "write-tasks",
 ]
+"""Pages that need nothing but an empty directory."""
+ELSEWHERE = {
+    "debug-a-dead-task": "tests/cli/test_cli_replay.py runs the command on stored tasks",
+    "test-your-tasks": "its own test runs what it shows",
+}
+
+FAILING = """
+from tidegate import Permanent, Tidegate
+
+app = Tidegate()
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_the_page_shows_can_be_done_in_an_empty_directory(page: Path, tmp_path: Path) -> None:
+@app.task
+async def check(text: str) -> str:
+    raise Permanent(f"not {text}", reason=text)
+"""
+
+
+def _with_dead_letters(session: Session) -> None:
+    """A queue with a worker and three dead letters."""
+    session.write("app.py", FAILING)
+    session.write("tidegate.toml", 'app = "app:app"\n')
+    session.enter("tidegate worker", terminal="worker")
+    for reason in ("auth", "auth", "content_policy"):
+        session.enter(f"tidegate enqueue check {reason}")
+    session.enter("tidegate dead ls", shown=["3 of 3 dead letters"])
+
+
+SET_UP: dict[str, Callable[[Session], None]] = {"operate": _with_dead_letters}
+
+
+def _do(name: str, tmp_path: Path, environment: dict[str, str]) -> None:
     directory = tmp_path / "empty"
     directory.mkdir()
+    with Session(directory, environment) as session:
+        if name in SET_UP:
+            SET_UP[name](session)
+        session.do(HOW_TO / f"{name}.md")
 
-    with Session(directory) as session:
-        session.do(page)
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", [*EMPTY, *(pytest.param(name, marks=pytest.mark.slow) for name in SET_UP)])
+def test_what_the_page_shows_can_be_done_as_printed(name: str, tmp_path: Path) -> None:
+    _do(name, tmp_path, {})
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(600)
+async def test_the_calls_of_the_page_on_providers_can_be_made_as_printed(tmp_path: Path) -> None:
+    async with SimulatedProvider() as provider:
+        variables = {"OPENAI_BASE_URL": provider.url, "OPENAI_API_KEY": "simulated"}
+        await asyncio.to_thread(_do, "call-providers", tmp_path, variables)
+
+
+def test_every_how_to_page_with_commands_is_done_by_a_test() -> None:
+    shown = {page.stem for page in HOW_TO.glob("*.md") if blocks(page, "console")}
+
+    assert shown - {*EMPTY, *SET_UP, *ELSEWHERE} == {"call-providers"}

@@ -11,8 +11,10 @@ import pytest
 from pages import PAGES, ROOT, Block, blocks, commands
 
 from tidegate.cli import program
+from tidegate.config import load_config
 
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]
+TOML = [block for page in PAGES for block in blocks(page, "toml")]
 LINES = sorted({line for page in PAGES for line in commands(page)})
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
 
@@ -41,6 +43,14 @@ def test_every_python_snippet_runs(block: Block, tmp_path, monkeypatch):
     finally:
         for module in modules:
             sys.modules.pop(module, None)
+
+
+@pytest.mark.parametrize("block", TOML, ids=lambda block: block.name)
+def test_every_settings_file_on_the_pages_is_valid(block: Block, tmp_path):
+    name = "pyproject.toml" if block.text.startswith("[tool.") else "tidegate.toml"
+    (tmp_path / name).write_text(block.text)
+
+    load_config(tmp_path, {})
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if "tidegate " in line])

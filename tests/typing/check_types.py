@@ -30,7 +30,6 @@ PREAMBLES = {
 }
 """A line put above each block of a page that leaves out what a part of it needs: here the imports of the view."""
 FILES: dict[str, dict[str, str]] = {
-    "docs/reference/configuration.md": {"app.py": "from tidegate import Tidegate\n\napp = Tidegate()\n"},
     "docs/how-to/debug-a-dead-task.md": {
         "app.py": """
 from dataclasses import dataclass
