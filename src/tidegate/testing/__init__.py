@@ -1,7 +1,7 @@
 """Test your tasks: `Kit` gives an application its own store for one test, and controls its tasks and clock.
 
-Also tools for Tidegate's own tests and demo: a simulated provider, a history checker and virtual time. Each
-name is loaded when it is first used: pytest imports this package at its start in every project.
+Also tools for Tidegate's own tests and demo: a simulated provider and virtual time. Each name is loaded when
+it is first used: pytest imports this package at its start in every project.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unittest
 from typing import Any, ClassVar
 
@@ -34,13 +35,24 @@ class KitMixin:
 
     def run(self, result: Any = None) -> Any:
         """Run the test inside its kit."""
-        app = getattr(type(self), "tidegate_app", None)
+        if result is None or getattr(type(self), "tidegate_app", None) is not None:
+            with Kit(self._app(), mode=self.tidegate_mode) as self.kit:
+                return super().run(result)  # type: ignore[misc]
+        result.startTest(self)  # an error here would end the whole run
+        try:
+            self._app()
+        except UsageError:
+            result.addError(self, sys.exc_info())
+        result.stopTest(self)
+        return result
+
+    def _app(self) -> Tidegate:
+        app: Tidegate | None = getattr(type(self), "tidegate_app", None)
         if app is None:
             raise UsageError(
                 f"{type(self).__qualname__} names no application", fix="write tidegate_app = app in the class"
             )
-        with Kit(app, mode=self.tidegate_mode) as self.kit:
-            return super().run(result)  # type: ignore[misc]
+        return app
 
 
 class KitTestCase(KitMixin, unittest.TestCase):
