@@ -53,6 +53,16 @@ NO_CALLS = CallSummary()
 class CallLog:
     """Records the calls of one run. Its transports write it, and it is read once when the run ends."""
 
+    __slots__ = (
+        "_count",
+        "_failures",
+        "_in_flight",
+        "_interrupted",
+        "_last_succeeded",
+        "_may_be_processed",
+        "_used",
+    )
+
     def __init__(self) -> None:
         self._in_flight: dict[str, int] = defaultdict(int)
         self._count = 0

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidegate.worker.log_formatters import (
     PLAIN,
@@ -86,11 +86,8 @@ class _Handler(logging.Handler):
         return self.format(record).encode() + b"\n"
 
 
-class PlainEntry(NamedTuple):
-    """A log entry at INFO level that holds only names, ids and numbers."""
-
-    message: str
-    fields: Fields
+PlainEntry = tuple[str, Fields]
+"""A message that holds only names, ids and numbers, and the fields of its log entry."""
 
 
 def log_plainly(logger: logging.Logger, entries: Sequence[PlainEntry]) -> None:
@@ -103,8 +100,8 @@ def log_plainly(logger: logging.Logger, entries: Sequence[PlainEntry]) -> None:
     if handler is not None:
         handler.write(logger.name, entries)
         return
-    for entry in entries:
-        logger.info("%s", entry.message, extra=PLAIN | dict(entry.fields))
+    for message, fields in entries:
+        logger.info("%s", message, extra=PLAIN | dict(fields))
 
 
 def _only_handler(logger: logging.Logger) -> _Handler | None:

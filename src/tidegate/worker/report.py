@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from tidegate.context import StopReason
 from tidegate.domain.failure import CallFailure, Reason, Verdict
@@ -13,7 +12,7 @@ from tidegate.domain.text import format_duration
 from tidegate.errors import StoreError
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker.log_formatters import PLAIN
-from tidegate.worker.logs import PlainEntry, log_plainly
+from tidegate.worker.logs import log_plainly
 
 log = logging.getLogger("tidegate.worker")
 _OUTCOMES = {Retrying: "failed", Cancelled: "cancelled"}
@@ -28,22 +27,12 @@ def run_started(claimed: ClaimedTask) -> None:
         log.debug("started: %s %s, run %d", claimed.function, *claimed.fence, extra=PLAIN | _fields(claimed))
 
 
-class EndedRun(NamedTuple):
-    """A run that succeeded, and how long it took."""
-
-    claimed: ClaimedTask
-    seconds: float
-
-
-def runs_succeeded(runs: Sequence[EndedRun]) -> None:
-    """Log runs that succeeded, each in one line at INFO level."""
+def runs_succeeded(runs: Sequence[tuple[ClaimedTask, float]]) -> None:
+    """Log runs that succeeded, and the seconds they took, each in one line at INFO level."""
     if log.isEnabledFor(logging.INFO):
         log_plainly(
             log,
-            [
-                PlainEntry(_end_of_run("succeeded", claimed, seconds), _fields(claimed))
-                for claimed, seconds in runs
-            ],
+            [(_end_of_run("succeeded", claimed, seconds), _fields(claimed)) for claimed, seconds in runs],
         )
 
 

@@ -193,7 +193,7 @@ class Executor:
         task_run.is_job_started = True
         if task_run.control.stop is not None:
             return self._decider.on_stop(task_run)
-        if task_run.time_left.seconds <= 0:
+        if task_run.seconds_left <= 0:
             return retry.expired(task_run.claimed.fence, task_run.time_left.first)
         if task_run.claimed.counters.interruptions:
             exhausted = self._decider.on_attempts_exhausted(task_run)
@@ -279,9 +279,9 @@ class Executor:
     def _start_time_limits(self, task_run: TaskRun) -> None:
         """Start the time limits of a run now."""
         control = task_run.control
-        control.started_at = self._loop.time()
+        control.started_at = started_at = self._loop.time()
         control.ends_at = min(
-            control.started_at + task_run.timeout_seconds, task_run.received_at + task_run.time_left.seconds
+            started_at + task_run.timeout_seconds, task_run.received_at + task_run.seconds_left
         )
         self._limits.watch(task_run)
 
@@ -292,7 +292,7 @@ class Executor:
             self._loop.call_later(self._stop_grace, self._force_end, task_run)
             return
         by_deadline = (
-            task_run.received_at + task_run.time_left.seconds < task_run.started_at + task_run.timeout_seconds
+            task_run.received_at + task_run.seconds_left < task_run.started_at + task_run.timeout_seconds
         )
         self.stop(task_run, StopReason.DEADLINE if by_deadline else StopReason.TIMEOUT)
 

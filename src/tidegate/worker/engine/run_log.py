@@ -21,13 +21,13 @@ class RunLog:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._ended: list[report.EndedRun] = []
+        self._ended: list[tuple[ClaimedTask, float]] = []
 
     def add(self, claimed: ClaimedTask, seconds: float) -> None:
         """Log that a run succeeded after so many seconds."""
         if not self._ended:
             self._loop.call_soon(self.flush)
-        self._ended.append(report.EndedRun(claimed, seconds))
+        self._ended.append((claimed, seconds))
 
     def flush(self) -> None:
         """Log all runs collected so far."""

@@ -67,6 +67,7 @@ class TaskRun:
         "job",
         "received_at",
         "runs_in",
+        "seconds_left",
         "thread",
         "time_left",
         "timeout_seconds",
@@ -107,6 +108,8 @@ class TaskRun:
         )
         self.time_left = _time_left(claimed, options)
         """Time until the limits of the whole task, from `received_at`."""
+        self.seconds_left = self.time_left.seconds
+        """Seconds until the first of them."""
         self.cancel_grace = options.cancel_grace
         self._crash_limit = options.crash_limit
 
