@@ -22,7 +22,7 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-v
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup install-locked demo test test-quick test-browser test-slow test-gpu simulate chaos lint format bench bench-economics bench-peers docs reference lock clean
+.PHONY: help setup install-locked install-docs demo test test-quick test-browser test-slow test-gpu simulate chaos lint format bench bench-economics bench-peers docs reference lock clean
 
 help:
 	@echo "make setup      make .venv and install what requirements/dev.lock names (any target below does it by itself)"
@@ -132,10 +132,14 @@ docs: .venv-docs/.ready
 	@.venv-docs/bin/python -m tools.docs_site
 
 .venv-docs/.ready: requirements/docs.lock
-	@echo "setting up .venv-docs from $<" >&2
+	@if cmp -s $< $@; then touch $@; else $(MAKE) install-docs >&2; fi
+
+install-docs:
+	@echo "setting up .venv-docs from requirements/docs.lock"
 	@$(PYTHON) -m venv --clear .venv-docs
-	@.venv-docs/bin/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --require-hashes -r $< >&2
-	@touch $@
+	@.venv-docs/bin/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --require-hashes \
+		-r requirements/docs.lock
+	@cp requirements/docs.lock .venv-docs/.ready
 
 lock:
 	@uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
