@@ -157,6 +157,9 @@ class Shop:
 @pytest.fixture
 def shop(workspace: Any, monkeypatch: pytest.MonkeyPatch) -> Shop:
     monkeypatch.syspath_prepend(str(workspace.directory))
+    # Compiled code is found by size and second: a module that is changed within one could stay as it was.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     return Shop(workspace)
 
 

