@@ -64,7 +64,13 @@ async def came(truth: Any, what: str = "it came true", within: float = 15.0) -> 
     await until(check, what=what, within=within)
 
 
-@pytest.mark.parametrize("odd", ["exit in start hook", "raise in start hook", "other database"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "raise in start hook",
+        *(pytest.param(odd, marks=pytest.mark.slow) for odd in ("exit in start hook", "other database")),
+    ],
+)
 async def test_a_process_that_ends_at_once_again_and_again_is_not_restarted_in_a_hot_loop(
     client: Any, tmp_path: Path, odd: str
 ) -> None:
