@@ -15,6 +15,7 @@ from tidegate.limits.values import is_key_gate
 from tidegate.readers import shown
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
@@ -60,6 +61,7 @@ class Upstream:
         """The API keys; None if clients use their own."""
         self._opened_store = opened_store
         self._clock: Callable[[], float] = time.monotonic
+        self._rng: random.Random | None = None
         self.stand_in: StandIn | None = None
         """Makes what sends the requests of all its transports instead of their own `inner`. For tests."""
 
@@ -77,7 +79,9 @@ class Upstream:
 
         if self.keys is not None:
             self.keys.check()
-        return GatePermitSource(self.declared, self._opened_store, keys=self.keys, clock=self._clock)
+        return GatePermitSource(
+            self.declared, self._opened_store, keys=self.keys, clock=self._clock, rng=self._rng
+        )
 
     def transport(self, inner: Any = None, *, times: CallTimes | None = None) -> UpstreamTransport:
         """Return a transport for one client of `httpx2` or `httpx`: `AsyncClient(transport=…)`.
@@ -124,27 +128,33 @@ class Upstream:
         return self.calls if times is None else replace(self.calls, times=times)
 
     @contextmanager
-    def fresh_permits(self, clock: Callable[[], float]) -> Iterator[None]:
+    def fresh_permits(self, clock: Callable[[], float], rng: random.Random) -> Iterator[None]:
         """Forget inside the block, and at its end, what this process knows of the service. For tests.
 
         Transports keep their source of permits, so that source itself begins again.
 
         Args:
             clock: Returns monotonic seconds.
+            rng: The source of jitter.
         """
-        self._clock = clock
+        self._clock, self._rng = clock, rng
         try:
             self._renew_permits()
             yield
         finally:
-            self._clock, self.stand_in = time.monotonic, None
+            self._clock, self._rng, self.stand_in = time.monotonic, None, None
             self._renew_permits()
 
     def _renew_permits(self) -> None:
         permits = vars(self).get("permits")
         if permits is not None:
             type(permits).__init__(
-                permits, self.declared, self._opened_store, keys=self.keys, clock=self._clock
+                permits,
+                self.declared,
+                self._opened_store,
+                keys=self.keys,
+                clock=self._clock,
+                rng=self._rng,
             )
 
     def with_keys(self) -> list[LimitDeclaration]:

@@ -114,6 +114,26 @@ def test_a_failed_run_is_reported_with_what_the_function_raised() -> None:
         assert run.retry_in > 60
 
 
+def test_a_drain_shows_what_failed_in_a_failed_assertion() -> None:
+    with Kit(app) as kit:
+        double.enqueue_sync(1)
+        handle = refuse.enqueue_sync("not today")
+        assert repr(kit.drain_sync()) == (
+            f"<Drained: 1 succeeded, 1 retrying; kit_app:refuse {handle.id} run 1: retrying (unknown: not today)>"
+        )
+        assert repr(kit.drain_sync()) == "<Drained: nothing ran>"
+
+
+def test_retries_have_the_same_jitter_in_each_test() -> None:
+    waits = []
+    for _ in range(2):
+        with Kit(app) as kit:
+            refuse.enqueue_sync("no")
+            waits.append([run.retry_in for run in kit.advance_sync(hours=2).runs])
+    assert waits[0] == waits[1]
+    assert len(set(waits[0])) == 3
+
+
 def test_a_failed_run_raises_where_the_test_asks_for_it_with_the_error_as_cause() -> None:
     with Kit(app, raise_on_failure=True) as kit:
         refuse.enqueue_sync("no")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import random
 import shutil
 import threading
 from collections.abc import Coroutine, Iterator
@@ -32,6 +33,8 @@ from tidegate.worker.settings import Pool
 T = TypeVar("T")
 Mode = Literal["inline", "manual", "real"]
 CONCURRENCY = 8
+_SEED = 20_260_101
+"""Of the jitter of retries: the same in each test, so that a test that passed once passes again."""
 LIMIT_SECONDS = 30.0
 """Real seconds after which a drain gives up, unless the test says otherwise."""
 BLOCKED_SECONDS = 2.0
@@ -60,6 +63,7 @@ class KitBase:
         self._session_lock = threading.Lock()
         self._sharing = sharing_for_this_thread()
         self._worker: EmbeddedWorker | None = None
+        self._rng = random.Random(_SEED)
         self._scripts: dict[str, ScriptedUpstream] = {}
 
     def __repr__(self) -> str:
@@ -118,7 +122,7 @@ class KitBase:
             store.now_complete(store.open())
             stack.enter_context(self._core.replaced_store(store, f"sqlite:///{store.path}"))
             for upstream in self._core.upstreams.values():
-                stack.enter_context(upstream.fresh_permits(self._clock.monotonic))
+                stack.enter_context(upstream.fresh_permits(self._clock.monotonic, self._rng))
             stack.enter_context(_observed_plain_calls(self._plain_calls))
             if self.mode == "inline":
                 store.on_enqueued = self._drain_inline
@@ -192,6 +196,7 @@ class KitBase:
                 concurrency=whole_option("concurrency", concurrency),
                 poll_interval=3_600.0,
             ),
+            rng=self._rng,
             limit_seconds=positive_option("limit", limit),
             sharing=self._sharing,
         )

@@ -67,11 +67,16 @@ class DrainedRun:
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Drained:
     """What a drain did: its runs in the order of their ends, and how many ended how."""
 
     runs: tuple[DrainedRun, ...] = ()
+
+    def __repr__(self) -> str:
+        counted = {name: self._count(name) for name in _NAMES.values()}
+        counts = ", ".join(f"{count} {name}" for name, count in counted.items() if count) or "nothing ran"
+        return "".join((f"<Drained: {counts}", *(f"; {run}" for run in self.failures[:SHOWN_LINES]), ">"))
 
     @property
     def succeeded(self) -> int:

@@ -63,6 +63,7 @@ class WorkSession:
         app: The application.
         store: The test's store.
         pool: The queues to serve, and how many tasks run at once.
+        rng: For jitter.
         limit_seconds: Real seconds after which it gives up.
         sharing: What to share with the threads of functions.
     """
@@ -73,6 +74,7 @@ class WorkSession:
         store: KitStore,
         *,
         pool: Pool,
+        rng: random.Random,
         limit_seconds: float,
         sharing: ShareConnections,
     ) -> None:
@@ -86,7 +88,7 @@ class WorkSession:
         self._timings: Timings = app.timings
         self._limit_seconds = limit_seconds
         self._sharing = sharing
-        self._rng = random.Random()
+        self._rng = rng
         self._maintenance = MaintenanceLoop(store, self._timings, rng=self._rng, clock=self._clock.monotonic)
         self._time = LoopTime(self.loop, self._clock, on_idle=self._on_idle, on_turn=self._on_turn)
         self._engine: Engine | None = None
