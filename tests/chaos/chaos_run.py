@@ -1,4 +1,4 @@
-"""One run from the first process to the last: start, let things go wrong, wait until all is final, stop."""
+"""One run from the first process to the last: start, inject faults, wait until every task is final, stop."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from chaos import processes
@@ -35,41 +36,29 @@ _CLIENT_STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 
 
+@dataclass(eq=False)
 class ChaosRun:
-    """One run. Its environment variables must be set: this process imports the functions as well.
+    """One run. Its environment variables must be set: this process imports the functions as well."""
 
-    Args:
-        plan: The seed, the size and the bounds of the run.
-        directory: An existing directory for the store, the notes, the scratch files and the logs.
-        run_id: Marks every process of the run.
-        env: The environment of every process of the run.
-        store_backend: The store of the run.
-        log: Logs a line for people.
-    """
+    plan: ChaosPlan
+    directory: Path
+    """An existing directory for the store, the notes, the scratch files and the logs."""
+    run_id: str
+    """Marks every process of the run."""
+    env: dict[str, str]
+    """The environment of every process of the run."""
+    store_backend: StoreBackend
+    log: Callable[[str], None]
+    """Logs a line for people."""
 
-    def __init__(
-        self,
-        plan: ChaosPlan,
-        directory: Path,
-        run_id: str,
-        env: dict[str, str],
-        store_backend: StoreBackend,
-        log: Callable[[str], None],
-    ) -> None:
-        self._plan = plan
-        self._directory = directory
-        self._run_id = run_id
-        self._env = env
-        self._backend = store_backend
-        self._log = log
-        self._rng = random.Random(plan.seed)
+    def __post_init__(self) -> None:
+        self._rng = random.Random(self.plan.seed)
         self._fault_log = ChaosFaultLog()
-        numbers = range(1, plan.workers + 1)
-        self._workers = [
-            self._host(f"worker-{n}", "-m", "tidegate.cli", "worker", "chaos.functions:app") for n in numbers
-        ]
+        command = ("-m", "tidegate.cli", "worker", "chaos.functions:app")
+        self._workers = [self._host(f"worker-{n}", *command) for n in range(1, self.plan.workers + 1)]
         self._clients: list[ChaosHost] = []
-        self._own = ChaosClient(app, client_log_path(directory, OWN_CLIENT), rng=self._rng, lease=plan.lease)
+        path = client_log_path(self.directory, OWN_CLIENT)
+        self._own = ChaosClient(app, path, rng=self._rng, lease=self.plan.lease)
 
     async def run(self) -> ChaosRecord:
         """Run it to its end; no process of it is left when this returns or raises."""
@@ -86,16 +75,16 @@ class ChaosRun:
                 monitoring.cancel()
                 self._fault_log.faults += stall_detector.stalls
             ended_at = time.time()
-            clients = read_clients(self._directory.glob("client-*.ndjson"))
+            clients = read_clients(self.directory.glob("client-*.ndjson"))
             self._record_leftovers()
             self._fault_log.problems += [("client", error) for error in clients.client_errors]
-            self._log("checking")
+            self.log("checking")
             return make_record(
-                self._plan,
+                self.plan,
                 clients,
-                read_processes(self._directory / PROCESSES),
+                read_processes(self.directory / PROCESSES),
                 await read_snapshot(core_of(app).store),
-                tuple(read_notes(self._directory / NOTES)),
+                tuple(read_notes(self.directory / NOTES)),
                 limits={
                     name: RunLimits.of(function.spec) for name, function in core_of(app).functions.items()
                 },
@@ -117,10 +106,10 @@ class ChaosRun:
         await (await core_of(app).opened_store()).migrate()
         for worker in self._workers:
             worker.start()
-        share = self._plan.tasks_per_second / self._plan.clients
-        for number in range(1, self._plan.clients + 1):
+        share = self.plan.tasks_per_second / self.plan.clients
+        for number in range(1, self.plan.clients + 1):
             name = f"client-{number}"
-            client = self._host(name, "-m", "chaos.client", name, f"{self._plan.seed}/{name}", str(share))
+            client = self._host(name, "-m", "chaos.client", name, f"{self.plan.seed}/{name}", str(share))
             self._clients.append(client)
             client.start()
         ready = await asyncio.gather(*(worker.wait_until_ready(START_SECONDS) for worker in self._workers))
@@ -128,24 +117,24 @@ class ChaosRun:
             self._fault_log.record_problem(
                 f"{ready.count(False)} workers did not start within {START_SECONDS:.0f} s"
             )
-        self._log(f"{len(self._workers)} workers and {len(self._clients)} clients are there")
+        self.log(f"{len(self._workers)} workers and {len(self._clients)} clients are there")
 
     async def _run_faults(self) -> None:
         setup = ChaosSetup(
-            plan=self._plan,
+            plan=self.plan,
             rng=self._rng,
             workers=self._workers,
             clients=self._clients,
             fault_log=self._fault_log,
-            run=(RUN, self._run_id),
-            log=self._log,
+            run=(RUN, self.run_id),
+            log=self.log,
         )
         global_injector = GlobalFaultInjector(
             setup,
             store=core_of(app).store,
             filler_client=self._own,
-            env=self._env,
-            store_backend=self._backend,
+            env=self.env,
+            store_backend=self.store_backend,
         )
         await ProcessFaultInjector(setup, global_injector).run_faults()
 
@@ -156,12 +145,12 @@ class ChaosRun:
             The seconds that took (None: too long), the tasks that were open, and when the faults ended.
         """
         faults_ended_at = time.time()
-        self._log(f"no more faults after {self._fault_log.worker_kills} kills")
+        self.log(f"no more faults after {self._fault_log.worker_kills} kills")
         for client in self._clients:
             if (code := await client.end(signal.SIGTERM, _CLIENT_STOP_SECONDS)) not in {0, -signal.SIGTERM}:
                 self._fault_log.record_problem(f"{client.name} ended with code {code} after SIGTERM")
         open_at_end = await self._open_tasks()
-        bound = self._plan.final_bound(open_at_end)
+        bound = self.plan.final_bound(open_at_end)
         while await self._open_tasks():
             if time.time() - faults_ended_at > bound:
                 return None, open_at_end, faults_ended_at
@@ -175,7 +164,7 @@ class ChaosRun:
     async def _stop(self) -> float:
         """Drain every worker; return how long the last one took."""
         began_at = time.monotonic()
-        within = self._plan.drain_bound + 5.0
+        within = self.plan.drain_bound + 5.0
         codes = await asyncio.gather(*(worker.end(signal.SIGTERM, within) for worker in self._workers))
         for worker, code in zip(self._workers, codes, strict=True):
             if code != 0:
@@ -184,8 +173,8 @@ class ChaosRun:
 
     def _record_leftovers(self) -> None:
         """Record the processes and scratch files that the stopped workers left behind."""
-        left = processes.carrying(RUN, self._run_id)
-        scratch = sorted((self._directory / "scratch").rglob("*"))
+        left = processes.carrying(RUN, self.run_id)
+        scratch = sorted((self.directory / "scratch").rglob("*"))
         self._fault_log.problems += [
             *(("left", f"a process was left behind: {processes.describe(pid)}") for pid in left),
             *(("left", f"scratch was left behind: {path}") for path in scratch),
@@ -196,20 +185,20 @@ class ChaosRun:
         for host in hosts:
             host.expect_end()
             host.stop_restarting()
-        await processes.end_all(RUN, self._run_id)
+        await processes.end_all(RUN, self.run_id)
         for host in hosts:
             await host.end(signal.SIGKILL, 5.0)
-        if left := await processes.end_all(RUN, self._run_id):
-            self._log(f"processes that cannot be killed: {left}")
+        if left := await processes.end_all(RUN, self.run_id):
+            self.log(f"processes that cannot be killed: {left}")
         await app.aclose()
 
     def _host(self, name: str, *command: str) -> ChaosHost:
         return ChaosHost(
             name=name,
             command=[*command, "--name", name] if name.startswith("worker") else command,
-            directory=self._directory,
-            env=self._env,
-            run_id=self._run_id,
+            directory=self.directory,
+            env=self.env,
+            run_id=self.run_id,
             fault_log=self._fault_log,
             rng=self._rng,
         )

@@ -173,13 +173,13 @@ class ProcessFaultInjector:
     }
 
     async def _watch_orphans(self, host: ChaosHost, pools: Sequence[int]) -> None:
-        """See that pool processes without a supervisor end by themselves."""
+        """Check that pool processes without a supervisor end by themselves."""
         began_at, bound = time.time(), self._plan.orphan_process_bound
         while left := [pid for pid in pools if processes.is_alive(pid)]:
             now = time.time()
             if now - began_at > bound + self._fault_log.stalled_seconds(began_at, now):
                 self._fault_log.record_problem(
-                    f"{host.name}: pool process {left[0]} lives on without a supervisor"
+                    f"{host.name}: pool process {left[0]} did not end without its supervisor"
                 )
                 return
             await asyncio.sleep(_POLL_SECONDS)
@@ -238,7 +238,7 @@ class ProcessFaultInjector:
 
         if host is not None:
             host.is_in_use = True
-        job = asyncio.create_task(action(), name=f"chaos act on {host.name if host else 'nobody'}")
+        job = asyncio.create_task(action(), name=f"chaos fault on {host.name if host else 'no host'}")
         self._running_faults.add(job)
         job.add_done_callback(self._running_faults.discard)
 

@@ -53,7 +53,7 @@ class GlobalFault:
 
 @dataclass(slots=True)
 class ChaosFaultLog(FaultLog):
-    """Everything that was injected, and what was seen to go wrong at once."""
+    """All faults, and the problems that were seen while they went on."""
 
     global_faults: list[GlobalFault] = field(default_factory=list)
 

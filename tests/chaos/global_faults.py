@@ -9,6 +9,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 from chaos import functions, processes
 from chaos.client import ChaosClient
@@ -23,37 +24,27 @@ from tidegate.store.rows import TaskFilter
 
 _POLL_SECONDS = 0.05
 _RECOVERY_SECONDS = 60.0
-"""For everyone to be well again beforehand."""
+"""The longest time until all workers are ready before such a fault."""
 
 
+@dataclass(eq=False)
 class GlobalFaultInjector:
-    """Injects the faults that hit everyone.
+    """Injects the faults that hit everyone."""
 
-    Args:
-        setup: The hosts and processes to hit.
-        store: A store that only observes.
-        filler_client: Enqueues the tasks that must be running.
-        env: The environment of helper processes.
-        store_backend: The store of the run.
-    """
+    setup: ChaosSetup
+    """The hosts and processes to hit."""
+    store: Store
+    """A store that only observes."""
+    filler_client: ChaosClient
+    """Enqueues the tasks that must be running."""
+    env: Mapping[str, str]
+    """The environment of helper processes."""
+    store_backend: StoreBackend
 
-    def __init__(
-        self,
-        setup: ChaosSetup,
-        *,
-        store: Store,
-        filler_client: ChaosClient,
-        env: Mapping[str, str],
-        store_backend: StoreBackend,
-    ) -> None:
-        self._setup = setup
-        self._plan = setup.plan
-        self._fault_log = setup.fault_log
-        self._store = store
-        self._filler_client = filler_client
-        self._env = env
-        self._backend = store_backend
-        self._outage_kinds = setup.rng.sample(store_backend.outage_kinds, len(store_backend.outage_kinds))
+    def __post_init__(self) -> None:
+        self._plan, self._fault_log = self.setup.plan, self.setup.fault_log
+        kinds = self.store_backend.outage_kinds
+        self._outage_kinds = self.setup.rng.sample(kinds, len(kinds))
 
     async def inject(self, kind: ChaosFaultKind) -> None:
         """Wait until all are well and many tasks run, do it, and wait until its consequences would show."""
@@ -66,7 +57,7 @@ class GlobalFaultInjector:
         )
         global_fault = GlobalFault(fault, running)
         self._fault_log.global_faults.append(global_fault)
-        self._setup.log(str(fault))
+        self.setup.log(str(fault))
         if kind is ChaosFaultKind.OUTAGE:
             outage_kind = self._outage_kinds[
                 self._fault_log.count()[ChaosFaultKind.OUTAGE] % len(self._outage_kinds)
@@ -79,27 +70,27 @@ class GlobalFaultInjector:
         global_fault.finished_after = await self._first_finish(running)
         await asyncio.sleep(self._plan.observation_seconds)
         global_fault.observed_until = time.time()
-        self._setup.log(f"{kind} is over")
+        self.setup.log(f"{kind} is over")
 
     async def _make_store_unavailable(self, outage_kind: str) -> None:
-        async with self._backend.make_unavailable(outage_kind, self._env):
+        async with self.store_backend.make_unavailable(outage_kind, self.env):
             if outage_kind != "moved":  # a client that starts then would make a new store in its place
-                self._setup.kill_client(self._setup.rng.choice(self._setup.clients))
+                self.setup.kill_client(self.setup.rng.choice(self.setup.clients))
             await asyncio.sleep(self._plan.outage_seconds)
 
     async def _freeze(self) -> None:
-        processes.stop_all(*self._setup.run, signal.SIGSTOP)
+        processes.stop_all(*self.setup.run, signal.SIGSTOP)
         await asyncio.sleep(self._plan.outage_seconds)
-        processes.stop_all(*self._setup.run, signal.SIGCONT)
+        processes.stop_all(*self.setup.run, signal.SIGCONT)
 
     async def _all_workers_ready(self) -> bool:
         """Wait until every host has a ready worker, and the store knows of no other."""
 
         async def are_ready() -> bool:
-            if not all(host.pools() for host in self._setup.workers):
+            if not all(host.pools() for host in self.setup.workers):
                 return False
-            living = {pid for host in self._setup.workers for pid in host.pools()}
-            return {row.pid for row in await self._store.list_workers()} == living
+            living = {pid for host in self.setup.workers for pid in host.pools()}
+            return {row.pid for row in await self.store.list_workers()} == living
 
         if await _until(are_ready, _RECOVERY_SECONDS):
             return True
@@ -110,7 +101,7 @@ class GlobalFaultInjector:
 
     async def _fill_workers(self) -> None:
         """Make sure that enough long tasks are running."""
-        lease, rng = self._plan.lease, self._setup.rng
+        lease, rng = self._plan.lease, self.setup.rng
         longest = self._plan.outage_seconds + 2.0 * lease
         tasks = [
             functions.steady.using(priority="interactive")
@@ -118,7 +109,7 @@ class GlobalFaultInjector:
             .new_task
             for number in range(int(1.15 * RUNNING))
         ]
-        await self._filler_client.submit(tasks, many=True)
+        await self.filler_client.submit(tasks, many=True)
 
         async def is_enough() -> bool:
             return len(await self._running()) >= RUNNING
@@ -127,7 +118,7 @@ class GlobalFaultInjector:
             self._fault_log.record_problem(f"{RUNNING} tasks did not run within {START_SECONDS:.0f} s")
 
     async def _running(self) -> frozenset[Fence]:
-        rows = await self._store.list_tasks(TaskFilter(states=(State.RUNNING,)), limit=500)
+        rows = await self.store.list_tasks(TaskFilter(states=(State.RUNNING,)), limit=500)
         return frozenset(Fence(row.id, row.run) for row in rows)
 
     async def _first_finish(self, running: frozenset[Fence]) -> float | None:

@@ -113,7 +113,7 @@ class ChaosHost:
     # --- workers ---------------------------------------------------------------------------------------
 
     def pools(self) -> list[int]:
-        """Return the living pool processes of the present worker command that have signed in."""
+        """Return the living pool processes of the present worker command that have registered."""
         current_process = self.current_process
         if current_process is None:
             return []
@@ -121,7 +121,7 @@ class ChaosHost:
         return [pool.pid for pool in registered if pool.parent == current_process.pid and is_alive(pool.pid)]
 
     def children(self) -> list[int]:
-        """Return the living slots of those pool processes that have signed in."""
+        """Return the living slots of those pool processes that have registered."""
         pools = set(self.pools())
         children = read_processes(self.directory / PROCESSES).children.values()
         return [

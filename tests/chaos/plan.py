@@ -34,7 +34,7 @@ class ChaosPlan:
 
     seed: int
     seconds: float = 300.0
-    """How long things go wrong; outages and freezes included."""
+    """How long faults are injected, outages and freezes included."""
     workers: int = 4
     lease: float = 2.0
 
@@ -91,7 +91,7 @@ class ChaosPlan:
 
     @property
     def crash_bound(self) -> float:
-        """After a kill, until a supervisor that lives has decided the runs of the dead process."""
+        """After a kill, until the living supervisor has decided the runs of the dead process."""
         return 5.0
 
     @property

@@ -195,7 +195,7 @@ def _submitted(sent: EnqueueSent, ids: Sequence[str] | None) -> Iterator[Submitt
 
 @dataclass(slots=True)
 class StartedProcesses:
-    """Every pool process and slot there was, as they signed in."""
+    """Every pool process and child process that registered itself."""
 
     pools: dict[str, ProcessStarted] = field(default_factory=dict)
     """By worker id."""
@@ -203,7 +203,7 @@ class StartedProcesses:
     """By the worker id of their pool process."""
 
     def host_of(self, worker_id: str) -> str:
-        """Return the host of a worker; empty if it never signed in."""
+        """Return the host of a worker; empty if it never registered."""
         pool = self.pools.get(worker_id)
         return pool.host if pool is not None else ""
 

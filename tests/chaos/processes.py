@@ -24,7 +24,7 @@ _END_SECONDS = 10.0
 
 
 def carrying(name: str, value: str) -> list[int]:
-    """Return the living processes that carry a variable of that value. What is a zombie carries nothing."""
+    """Return the living processes that carry a variable of that value. Zombies carry none."""
     return [pid for pid in _all_pids() if carries(pid, name, value)]
 
 

@@ -59,7 +59,7 @@ def make_record(
         )
         for worker_id, pool in processes.pools.items()
     }
-    runs = runs_from_histories(snapshot, notes, {worker_id: life.host for worker_id, life in workers.items()})
+    runs = runs_from_histories(snapshot, notes, workers)
     return ChaosRecord(
         plan=plan,
         observations=clients.described,

@@ -23,10 +23,9 @@ from checker import (
     SubmittedTask,
     digest_of,
 )
-from harness.checks import Verdict
+from harness.checks import Verdict, unique_names_are_unique
 from harness.faults import Fault
 from harness.record import FinalSeen, ScriptedEnd
-from harness.unique_checks import unique_names_are_unique
 from tidegate import Priority
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.states import State

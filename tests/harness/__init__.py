@@ -7,11 +7,9 @@ record. A check whose data a driver cannot have finds nothing there.
 scripts.py         what a task's function does in each run, and how the task may end
 faults.py          the effects of faults; the log of all faults of a run
 record.py          the record: what clients saw, what functions recorded, each run of each task, the store at the end
-checks.py          all checks: late starts, overlaps, ends, times. The other modules of checks are used by it
+checks.py          all checks; here: late starts, overlaps, ends, times, cancels, unique names
 causes.py          which fault or function explains the end of a run
 orphans.py         how soon the runs of dead workers must be decided and claimed again
-cancel_checks.py   how soon a run ends after its cancel
-unique_checks.py   unique names
 commit_checks.py   what only the order of all commits shows
 history.py         the history of a task, printed for each violation
 
@@ -20,7 +18,7 @@ The invariants, and where each is checked. The history checker is the package `c
 | invariant | check | simulation | chaos |
 |---|---|---|---|
 | I1 an accepted task exists, with its arguments; I2 none exists that nobody enqueued | history checker | yes | yes |
-| I3 one task for a key; one open task for a unique name | history checker; `unique_checks` | yes | yes |
+| I3 one task for a key; one open task for a unique name | history checker; `checks` | yes | yes |
 | I5 only allowed moves; cancelled only on request | history checker; `checks` | yes | yes |
 | I6 one final move; a client's final state is the stored one | history checker; `checks` | yes | yes |
 | I7 runs rise, each starts once | history checker | yes | yes |
@@ -36,7 +34,7 @@ The invariants, and where each is checked. The history checker is the package `c
 | I14 orphans are decided in time | `orphans` | yes | yes |
 | I14 their tasks are claimed again in time | `orphans` | has too few slots | yes |
 | I15 attempts, crashes, losses and parks within limits; only expected deaths | history checker; `checks` | yes | yes |
-| I19 no run starts after a cancel; a running one stops soon | history checker; `cancel_checks` | yes | yes |
+| I19 no run starts after a cancel; a running one stops soon | history checker; `checks` | yes | yes |
 | I20 counters equal a recount, the store is not damaged | history checker; `checks` | yes | yes |
 | I4 (a rolled-back transaction), I11 (steps), I16 (limits), I17 (schedules), I18 (maps) | tests of their rooms | no | no |
 

@@ -78,7 +78,7 @@ def _lease_threats(record: RunRecord, run: TaskRun) -> list[Fault]:
     A machine that stalled for half a lease may be a reason, and so may a stop of the worker during which the
     store refused its writes.
     """
-    own = _pool_pids(record, run) | _supervisor_pids(record, run)
+    own = {run.worker.pid, run.worker.supervisor_pid}
     threats = [
         fault
         for fault in _felt(record, run, before=2 * record.bounds.lease)
@@ -91,14 +91,17 @@ def _lease_threats(record: RunRecord, run: TaskRun) -> list[Fault]:
 
 def _process_ends(record: RunRecord, run: TaskRun) -> list[Fault]:
     """A crash: the pool process or the child process was killed, or froze until the supervisor killed it."""
-    pool, children = _pool_pids(record, run), _child_pids(record, run)
+    # Without a note of the function, any child process of the pool process may have been its own.
+    children = run.worker.child_pids if run.start is None else {run.start.pid}
     felt = _felt(record, run)
     if "stall limit" in run.why:
-        return [fault for fault in felt if fault.has(Effect.FREEZES_POOL) and fault.hit_one_of(pool)]
+        return [
+            fault for fault in felt if fault.has(Effect.FREEZES_POOL) and fault.hit_one_of({run.worker.pid})
+        ]
     return [
         fault
         for fault in felt
-        if (fault.has(Effect.ENDS_POOL) and fault.hit_one_of(pool))
+        if (fault.has(Effect.ENDS_POOL) and fault.hit_one_of({run.worker.pid}))
         or (fault.has(Effect.ENDS_CHILD) and fault.hit_one_of(children))
     ]
 
@@ -122,13 +125,12 @@ def _release_causes(record: RunRecord, run: TaskRun) -> list[Fault]:
 
 
 def _ends_of_maintenance(record: RunRecord, run: TaskRun) -> list[Fault]:
-    supervisor = _supervisor_pids(record, run)
     return [
         fault
         for fault in record.fault_log.touching(
             run.host, run.claimed_at - LATE_SECONDS, _taken_at(record, run)
         )
-        if fault.has(Effect.ENDS_MAINTENANCE) and fault.hit_one_of(supervisor)
+        if fault.has(Effect.ENDS_MAINTENANCE) and fault.hit_one_of({run.worker.supervisor_pid})
     ]
 
 
@@ -155,24 +157,6 @@ def _felt(record: RunRecord, run: TaskRun, before: float = 0.0) -> Iterator[Faul
 
 def _taken_at(record: RunRecord, run: TaskRun) -> float:
     return next(at for at in (run.taken_at, run.ended_at, record.ended_at) if at is not None)
-
-
-def _pool_pids(record: RunRecord, run: TaskRun) -> set[int | None]:
-    life = record.workers.get(run.worker_id)
-    return {life.pid} if life is not None else set()
-
-
-def _supervisor_pids(record: RunRecord, run: TaskRun) -> set[int | None]:
-    life = record.workers.get(run.worker_id)
-    return {life.supervisor_pid} if life is not None else set()
-
-
-def _child_pids(record: RunRecord, run: TaskRun) -> frozenset[int]:
-    """Return the child process of its function; all of the pool process if the function left no note."""
-    if run.start is not None:
-        return frozenset({run.start.pid})
-    life = record.workers.get(run.worker_id)
-    return life.child_pids if life is not None else frozenset()
 
 
 # --- runs that failed by themselves --------------------------------------------------------------------

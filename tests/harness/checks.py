@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
+from typing import NamedTuple
 
 from checker import INVARIANTS, Violation, check
-from harness.cancel_checks import cancels_stop_runs
-from harness.causes import reruns_have_a_cause, unanswered_claims_never_began
+from harness.causes import LATE_SECONDS, reruns_have_a_cause, unanswered_claims_never_began
 from harness.commit_checks import finish_results_are_true, retired_workers_get_nothing
 from harness.faults import Effect
 from harness.orphans import Recovery, orphans_are_reclaimed, recoveries
-from harness.record import ANY_END, RunRecord
-from harness.unique_checks import unique_names_are_unique
+from harness.record import ANY_END, RunRecord, TaskRun
 from tidegate.domain.failure import Reason
 from tidegate.domain.outcome import Fence
 from tidegate.domain.states import FINAL, State
@@ -24,6 +24,8 @@ CHECKED = [*INVARIANTS, "I9", "I14"]
 _CLOSE_SECONDS = 0.25
 """A function records its start shortly after the claim, and its end shortly before the end of the run is
 stored."""
+_CLOCK_SECONDS = 0.25
+"""Most by which the times of two transactions of different processes may be in the wrong order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +84,7 @@ def _late_starts(record: RunRecord) -> tuple[frozenset[Fence], list[Violation]]:
             explained.add(fence)
         else:
             late = run.start.at - run.ended_at
-            what = (
-                f"run {fence.run} began {late:.3f} s after it was closed, and its worker did not stand still"
-            )
+            what = f"run {fence.run} began {late:.3f} s after it was closed, and its worker was not frozen"
             found.append(Violation("I8", fence.task_id, what))
     return frozenset(explained), found
 
@@ -175,3 +175,70 @@ def _workers_stop_in_time(record: RunRecord) -> Iterator[Violation]:
             if end - fault.began_at > allowed:
                 what = f"{fault.host} was asked to stop and did not end within {allowed:.1f} s"
                 yield Violation("I13", "", what)
+
+
+# --- cancels -------------------------------------------------------------------------------------------
+
+
+def cancels_stop_runs(record: RunRecord) -> Iterator[Violation]:
+    """I19: a run ends within the bound after a cancel request, unless a fault hit its host."""
+    for run, requested_at in cancelled_runs(record):
+        end = requested_at + record.bounds.cancel
+        if (run.ended_at or inf) > end and not _was_disturbed(record, run, end):
+            what = f"run {run.fence.run} on {run.host} went on for more than {record.bounds.cancel:.1f} s after its cancel"
+            yield Violation("I19", run.fence.task_id, what)
+
+
+def cancelled_runs(record: RunRecord) -> Iterator[tuple[TaskRun, float]]:
+    """Yield each run that was in progress at a cancel request, with the time of the request."""
+    requests: defaultdict[str, list[float]] = defaultdict(list)
+    for task_id, at in record.cancel_requests:
+        requests[task_id].append(at)
+    for run in record.runs.values():
+        for at in requests.get(run.fence.task_id, ()):
+            if run.claimed_at <= at < (run.ended_at or inf) and run.fence.task_id not in record.deaf:
+                yield run, at
+
+
+def _was_disturbed(record: RunRecord, run: TaskRun, end: float) -> bool:
+    """Return whether anything hindered the run's host since the claim, or the record ends earlier."""
+    disturbing = record.fault_log.touching(run.host, run.claimed_at - LATE_SECONDS, end)
+    return end > record.ended_at or any(True for _ in disturbing)
+
+
+# --- unique names --------------------------------------------------------------------------------------
+
+
+class UnfinishedSpan(NamedTuple):
+    """A span in which a task was not final."""
+
+    begin: float
+    end: float
+    task_id: str
+
+
+def unique_names_are_unique(record: RunRecord) -> Iterator[Violation]:
+    """I3: tasks that share a unique name are not active at the same time."""
+    for ids in record.unique_names.values():
+        spans = sorted(span for task_id in set(ids) for span in _unfinished_spans(record, task_id))
+        for before, after in pairwise(spans):
+            if after.begin < before.end - (0.0 if record.is_virtual else _CLOCK_SECONDS):
+                what = f"was open together with {before.task_id}, which holds the same unique name"
+                yield Violation("I3", after.task_id, what)
+
+
+def _unfinished_spans(record: RunRecord, task_id: str) -> Iterator[UnfinishedSpan]:
+    row = record.snapshot.rows.get(task_id)
+    if row is None:
+        return
+    begin = record.became_visible_at.get(task_id, row.enqueued_at)
+    for entry in record.snapshot.histories.get(task_id, ()):
+        if entry.kind == "redriven":
+            begin = entry.at
+        elif entry.kind == "run" and entry.ended_at is not None and entry.outcome in FINAL:
+            if begin is not None:
+                yield UnfinishedSpan(begin, entry.ended_at, task_id)
+            begin = None
+    if begin is not None:
+        is_final = row.state in FINAL and row.finished_at is not None
+        yield UnfinishedSpan(begin, (row.finished_at or inf) if is_final else inf, task_id)

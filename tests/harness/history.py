@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator
 
 from checker import FunctionNote
-from harness.record import Commit, RunRecord
-from tidegate.domain.outcome import Dead, Outcome, Retrying
+from harness.record import RunRecord
 from tidegate.store.rows import ClaimResult
 
 _MOST_LINES = 100
@@ -17,18 +16,15 @@ _NEAR_SECONDS = 5.0
 def task_history(record: RunRecord, task_id: str) -> Iterator[str]:
     """Yield the lines in order of time, then what the store holds at the end."""
     runs = [run for fence, run in record.runs.items() if fence.task_id == task_id]
-    lines = list(_commits(record, task_id)) if record.commits else []
+    lines = list(_commits(record, task_id))
+    for run in runs:
+        lines.append((run.claimed_at, f"run {run.fence.run} claimed by {run.worker_id} on {run.host}"))
+        if run.ended_at is not None:
+            what = f"run {run.fence.run} ended {run.outcome} {run.charge} {run.why}"
+            lines.append((run.ended_at, what))
     if not record.commits:
-        for run in runs:
-            name = f"run {run.fence.run}"
-            lines.append((run.claimed_at, f"{name} claimed by {run.worker_id} on {run.host}"))
-            if run.ended_at is not None:
-                lines.append((run.ended_at, f"{name} ended {run.outcome} {run.charge} {run.why}"))
-        lines += [
-            (cancel.at, f"cancel answered {cancel.answer}")
-            for cancel in record.observations.cancels
-            if cancel.task_id == task_id
-        ]
+        cancels = (cancel for cancel in record.observations.cancels if cancel.task_id == task_id)
+        lines += [(cancel.at, f"cancel answered {cancel.answer}") for cancel in cancels]
     for run in runs:
         for note in (run.start, run.end):
             if note is not None:
@@ -71,27 +67,14 @@ def _stored(record: RunRecord, task_id: str) -> Iterator[str]:
 
 
 def _commits(record: RunRecord, task_id: str) -> Iterator[tuple[float, str]]:
-    machines = set()
+    """Yield what was committed about a task, also the ends that were refused."""
     for commit in record.commits:
-        if task_id in f"{commit.arguments} {commit.answer}":
-            machines.add(commit.machine)
-            yield commit.at, f"{commit.machine:6} {commit.method}: {_format_answer(commit, task_id)}"
-    ended = {life.host: life.ended_at for life in record.workers.values() if life.host in machines}
-    yield from ((at, f"{machine:6} is gone") for machine, at in ended.items() if at < record.ended_at)
-
-
-def _format_answer(commit: Commit, task_id: str) -> str:
-    if isinstance(commit.answer, ClaimResult):
-        runs = [task.fence.run for task in commit.answer.tasks if task.fence.task_id == task_id]
-        return f"run {runs[0]} for worker {commit.arguments[0].worker_id[:8]}"
-    if commit.method == "finish":
-        pairs = zip(commit.arguments[0], commit.answer, strict=True)
-        return "; ".join(f"{_outcome(o)} → {a}" for o, a in pairs if o.fence.task_id == task_id)
-    if isinstance(commit.answer, dict):
-        return str(commit.answer.get(task_id, ""))
-    return "done"
-
-
-def _outcome(outcome: Outcome) -> str:
-    how = f", {outcome.charge}: {outcome.why}" if isinstance(outcome, Retrying | Dead) else ""
-    return f"run {outcome.fence.run} {type(outcome).__name__.lower()}{how}"
+        if task_id not in f"{commit.arguments} {commit.answer}":
+            continue
+        what = commit.answer.get(task_id, "") if isinstance(commit.answer, dict) else ""
+        if commit.method == "finish":
+            pairs = zip(commit.arguments[0], commit.answer, strict=True)
+            ends = [(outcome, answer) for outcome, answer in pairs if outcome.fence.task_id == task_id]
+            what = "; ".join(f"run {o.fence.run} {type(o).__name__.lower()} → {a}" for o, a in ends)
+        if not isinstance(commit.answer, ClaimResult):
+            yield commit.at, f"{commit.machine:6} {commit.method} {what}"

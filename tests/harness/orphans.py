@@ -102,8 +102,7 @@ def _after(begin: float, end: float | None) -> str:
 
 def _end_of_worker(record: RunRecord, run: TaskRun) -> Fault | None:
     """Return the fault that ended the worker of a run that was never decided."""
-    life = record.workers.get(run.worker_id)
-    own = {life.pid, life.supervisor_pid} if life is not None else set()
+    own = {run.worker.pid, run.worker.supervisor_pid}
     return next(
         (
             fault

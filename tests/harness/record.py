@@ -67,6 +67,10 @@ class WorkerLife:
     child_pids: frozenset[int] = frozenset()
 
 
+UNKNOWN_WORKER = WorkerLife("", inf)
+"""A worker that never registered itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRun:
     """One run of a task: who claimed it, what its function recorded, and how it ended."""
@@ -74,6 +78,7 @@ class TaskRun:
     fence: Fence
     worker_id: str
     host: str
+    worker: WorkerLife
     claimed_at: float
     taken_at: float | None = None
     """When its worker was retired; None if that is not known."""
@@ -208,20 +213,20 @@ def submitted_task(task: NewTask, task_id: str | None) -> SubmittedTask:
 
 
 def runs_from_histories(
-    snapshot: StoreSnapshot, notes: Sequence[FunctionNote], host_of: Mapping[str, str]
+    snapshot: StoreSnapshot, notes: Sequence[FunctionNote], workers: Mapping[str, WorkerLife]
 ) -> dict[Fence, TaskRun]:
     """Return the runs from what the store recorded of them.
 
     Args:
         snapshot: The contents of the store.
         notes: The functions' notes, by the same clock as the store's.
-        host_of: The host of each worker.
+        workers: The process of each worker id.
     """
     noted: dict[tuple[str, Fence], FunctionNote] = {}
     for note in notes:
         noted.setdefault((note.event, Fence(note.task_id, note.run)), note)
     return {
-        fence: _run_of(fence, entry, host_of.get(entry.worker_id, ""), noted)
+        fence: _run_of(fence, entry, workers.get(entry.worker_id, UNKNOWN_WORKER), noted)
         for task_id, entries in snapshot.histories.items()
         for entry in entries
         if entry.kind == "run" and (fence := Fence(task_id, entry.run or 0))
@@ -229,12 +234,13 @@ def runs_from_histories(
 
 
 def _run_of(
-    fence: Fence, entry: HistoryRow, host: str, noted: Mapping[tuple[str, Fence], FunctionNote]
+    fence: Fence, entry: HistoryRow, worker: WorkerLife, noted: Mapping[tuple[str, Fence], FunctionNote]
 ) -> TaskRun:
     return TaskRun(
         fence=fence,
         worker_id=entry.worker_id,
-        host=host,
+        host=worker.host,
+        worker=worker,
         claimed_at=entry.at,
         ended_at=entry.ended_at,
         outcome=entry.outcome,

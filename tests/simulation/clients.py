@@ -88,8 +88,8 @@ class SimulatedClient:
     def _actions(self) -> Sequence[tuple[Action, int]]:
         """Return what it may do, and how often."""
         return (
-            (self._enqueue_one, 8),
-            (self._enqueue_few, 3),
+            (lambda: self._enqueue(self.tasks.take(1)), 8),
+            (lambda: self._enqueue(self.tasks.take(self.rng.randint(2, 5))), 3),
             (self._enqueue_in_parts, 2),
             (self._cancel, 3),
             (self._enqueue_and_cancel, 3),
@@ -101,12 +101,6 @@ class SimulatedClient:
         )
 
     # --- enqueue ---
-
-    async def _enqueue_one(self) -> None:
-        await self._enqueue(self.tasks.take(1))
-
-    async def _enqueue_few(self) -> None:
-        await self._enqueue(self.tasks.take(self.rng.randint(2, 5)))
 
     async def _enqueue(self, tasks: list[NewTask]) -> None:
         if not tasks:
@@ -156,7 +150,7 @@ class SimulatedClient:
             await self._cancel_one(task.id)
 
     async def _cancel_one(self, task_id: str) -> None:
-        self.event_log.record_cancel_sent(task_id)
+        self.event_log.cancelling.add(task_id)
         cancel = partial(self.store.cancel, [task_id], why="at random", force=self.rng.random() < 0.2)
         self.event_log.record_cancel(task_id, (await self._call_until_answered(cancel))[task_id])
 
@@ -181,10 +175,10 @@ class SimulatedClient:
 
     async def _purge(self) -> None:
         for task_id in self._some_stored():
-            self.event_log.record_purge_sent(task_id)
+            self.event_log.purges[task_id] += 1
             answers = await self._call_until_answered(partial(self.store.purge, [task_id]))
             if answers[task_id] is ActionStatus.REFUSED:
-                self.event_log.record_purge_refused(task_id)
+                self.event_log.purges[task_id] -= 1
 
     def _some_stored(self, number: int = 1) -> list[str]:
         """Return some tasks that are known to be stored, more often late ones: those are not final yet."""

@@ -61,24 +61,25 @@ class EventLog:
     """The first final state that a client received, by task."""
     cancelling: set[str] = field(default_factory=set)
     """Tasks whose cancel was sent."""
+    purges: Counter[str] = field(default_factory=Counter)
+    """Purges of each task that were sent and not refused: such a task may be deleted."""
     user_code_faults: UserCodeFaults | None = None
     """Decides when the code of others fails; None: never."""
     is_open: bool = True
     _sent: dict[str, SubmittedTask] = field(default_factory=dict)
     _held: list[SubmittedTask] = field(default_factory=list)
     _cancels: list[ObservedCancel] = field(default_factory=list)
-    _purges: Counter[str] = field(default_factory=Counter)
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.fault_log = FaultLog(now=self.now)
 
-    # --- the store and the nemesis ---
+    # --- the store and the faults ---
 
     def record_commit(
         self, machine: str, method: str, arguments: tuple[Any, ...], options: dict[str, Any], answer: Any
     ) -> None:
-        """Note a transaction, in the order in which they were made."""
+        """Record a transaction; they are recorded in the order of their commits."""
         if self.is_open:
             commit = Commit(self.now(), machine, method, arguments, options, answer, self.store_now())
             self.commits.append(commit)
@@ -106,15 +107,10 @@ class EventLog:
 
     # --- the functions ---
 
-    def record_start(self, machine: str, context: Context) -> None:
-        """Record that a function starts."""
-        self._note("start", machine, context)
-
-    def record_end(self, machine: str, context: Context, *, digest: str = "", error: str = "") -> None:
-        """Record that a function returned a result with this digest, or raised an error of this class."""
-        self._note("end", machine, context, digest, error)
-
-    def _note(self, event: str, machine: str, context: Context, digest: str = "", error: str = "") -> None:
+    def record_note(
+        self, event: str, machine: str, context: Context, *, digest: str = "", error: str = ""
+    ) -> None:
+        """Record a `start` of a function, or its `end`: the digest of its result, or the class of its error."""
         if self.is_open:
             number = self._numbers.setdefault(machine, len(self._numbers) + 1)
             fence = Fence(context.task_id, context.run)
@@ -125,7 +121,7 @@ class EventLog:
     # --- the clients ---
 
     def record_sent(self, tasks: Sequence[NewTask]) -> None:
-        """Note that tasks are on their way: from now on they may be there or not."""
+        """Record that tasks were sent: from now on they may be stored or not."""
         for task in tasks:
             self._sent[task.id] = submitted_task(task, None)
             if task.unique is not None:
@@ -146,21 +142,9 @@ class EventLog:
         for task in tasks:
             del self._sent[task.id]
 
-    def record_cancel_sent(self, task_id: str) -> None:
-        """Record that a cancel was sent."""
-        self.cancelling.add(task_id)
-
     def record_cancel(self, task_id: str, answer: CancelStatus) -> None:
-        """Note an answered cancel."""
+        """Record the response to a cancel."""
         self._cancels.append(ObservedCancel(task_id, answer, self.store_now()))
-
-    def record_purge_sent(self, task_id: str) -> None:
-        """Record that a purge was sent: from now on the task may be deleted."""
-        self._purges[task_id] += 1
-
-    def record_purge_refused(self, task_id: str) -> None:
-        """Note that a purge was refused."""
-        self._purges[task_id] -= 1
 
     def record_final(self, task_id: str, state: State, digest: str) -> None:
         """Record the result that a client received of a succeeded or cancelled task; the first one counts."""
@@ -173,5 +157,5 @@ class EventLog:
     def observations(self) -> ClientObservations:
         """Return the responses that clients got."""
         return ClientObservations(
-            (*self._sent.values(), *self._held), tuple(self._cancels), frozenset(+self._purges)
+            (*self._sent.values(), *self._held), tuple(self._cancels), frozenset(+self.purges)
         )

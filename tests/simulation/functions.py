@@ -67,13 +67,13 @@ async def _run_script(context: Context, number: int, script: list[str]) -> list[
     """Do this run's line of the script, and write down that it was done."""
     machine = current_machine()
     assert machine is not None
-    machine.event_log.record_start(machine.name, context)
+    machine.event_log.record_note("start", machine.name, context)
     try:
         await run_line(context, script)
     except BaseException as error:
-        machine.event_log.record_end(machine.name, context, error=type(error).__name__)
+        machine.event_log.record_note("end", machine.name, context, error=type(error).__name__)
         raise
     result = [number, context.run]
     encoded = task_functions()["sim:steady"].signature.encode_result(result).data
-    machine.event_log.record_end(machine.name, context, digest=digest_of(encoded))
+    machine.event_log.record_note("end", machine.name, context, digest=digest_of(encoded))
     return result

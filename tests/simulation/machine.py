@@ -57,12 +57,12 @@ class Machine:
         return self._loop.create_task(work, name=name, context=context)
 
     def freeze(self) -> None:
-        """Let nothing run here until `thaw`: as SIGSTOP, or a virtual machine that is put aside."""
+        """Let nothing run here until `thaw`, like SIGSTOP or a suspended virtual machine."""
         if self.condition is Condition.RUNNING:
             self.condition = Condition.FROZEN
 
     def thaw(self) -> None:
-        """Go on where everything stopped; what fell due meanwhile happens now, in its order."""
+        """Continue where everything stopped; what fell due meanwhile happens now, in its order."""
         if self.condition is Condition.FROZEN:
             self._resume()
 
@@ -81,7 +81,7 @@ class Machine:
         self._steps_left = steps
 
     def revive(self) -> None:
-        """Let even the dead go on, so that every coroutine can be ended in order when all is over."""
+        """Let a dead machine run again, so that every coroutine can be ended when the run is over."""
         self._steps_left = None
         self._resume()
 

@@ -125,7 +125,7 @@ class SimulationSetup:
 
     @property
     def orphan_bound(self) -> float:
-        """Seconds after a crash within which an unhindered reaper must have decided the runs of the dead."""
+        """Seconds after a crash within which an unhindered reaper must have decided the runs of the dead machine."""
         return orphan_bound(self.timings)
 
     @property

@@ -10,10 +10,11 @@ from checker import Violation, digest_of
 from harness.checks import Verdict, check_run
 from harness.commit_checks import finishes
 from harness.history import task_history
+from harness.record import TaskRun
 from simulation.plan import FaultKind, SimulationPlan
 from simulation.run_record import SimulationRecord
 from simulation.simulation_run import run_plan
-from tidegate.domain.outcome import Dead, FinishStatus, Outcome, Released, Retrying
+from tidegate.domain.outcome import Charge, FinishStatus
 from tidegate.domain.states import State
 
 _MAX_HISTORIES = 3
@@ -77,11 +78,12 @@ def _count_size(record: SimulationRecord) -> Counter[str]:
 def _count_outcomes(record: SimulationRecord, verdict: Verdict) -> Counter[str]:
     due = sum(one.decide_by < inf for one in verdict.recoveries)
     outcomes: Counter[str] = Counter({"orphans due in time": due})
-    for _, outcome, answer in finishes(record.commits):
-        if answer is FinishStatus.DONE:
-            outcomes[_outcome_name(outcome)] += 1
-        else:
-            outcomes[f"ends answered {answer}"] += 1
+    outcomes += Counter(_outcome_name(run) for run in record.runs.values() if run.outcome)
+    outcomes += Counter(
+        f"ends answered {answer}"
+        for _, _, answer in finishes(record.commits)
+        if answer is not FinishStatus.DONE
+    )
     for row in record.snapshot.rows.values():
         if row.state is State.CANCELLED:
             outcomes["tasks cancelled"] += 1
@@ -95,14 +97,11 @@ def _count_outcomes(record: SimulationRecord, verdict: Verdict) -> Counter[str]:
     return outcomes
 
 
-def _outcome_name(outcome: Outcome) -> str:
-    if isinstance(outcome, Retrying):
-        return f"retrying: {outcome.charge if outcome.charge != 'attempt' else outcome.failure.reason}"
-    if isinstance(outcome, Dead):
-        return f"dead: {outcome.charge if outcome.charge != 'attempt' else outcome.failure.reason}"
-    if isinstance(outcome, Released):
-        return f"released: {outcome.why.partition(':')[0]}"
-    return type(outcome).__name__.lower()
+def _outcome_name(run: TaskRun) -> str:
+    if run.outcome == "released":
+        return f"released: {run.why.partition(':')[0]}"
+    reason = run.charge if run.charge != Charge.ATTEMPT else run.reason
+    return f"{run.outcome}: {reason}" if reason else run.outcome
 
 
 def _fingerprint(record: SimulationRecord) -> str:

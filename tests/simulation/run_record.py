@@ -9,7 +9,7 @@ from typing import Any
 
 from checker import RunLimits
 from harness.commit_checks import finishes
-from harness.record import RunRecord, TaskRun, WorkerLife
+from harness.record import UNKNOWN_WORKER, RunRecord, TaskRun, WorkerLife
 from simulation.event_log import EventLog
 from simulation.functions import task_functions
 from simulation.plan import SimulationPlan, SimulationSetup
@@ -91,6 +91,7 @@ def _runs(event_log: EventLog) -> dict[Fence, TaskRun]:
                     fence=task.fence,
                     worker_id=worker_id,
                     host=commit.machine,
+                    worker=UNKNOWN_WORKER,  # its machine is all that faults hit
                     claimed_at=commit.at,
                     start=event_log.noted.get(("start", task.fence)),
                     end=event_log.noted.get(("end", task.fence)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import dataclass
 from typing import Any
 
 from simulation.event_log import EventLog
@@ -15,21 +16,19 @@ from tidegate.store.rows import ClaimResult
 from tidegate.worker.embedded import EmbeddedWorker
 
 
+@dataclass(eq=False)
 class SimulatedWorker:
-    """Runs one worker from its start to its end.
+    """Runs one worker from its start to its end."""
 
-    Args:
-        setup: Pool and times.
-        machine: The name of the machine it runs on.
-        event_log: Records workers and drains.
-        rng: Source of ids, jitter and the pauses between starts.
-    """
+    setup: SimulationSetup
+    machine: str
+    """The name of the machine it runs on."""
+    event_log: EventLog
+    """Records workers and drains."""
+    rng: random.Random
+    """Source of ids, jitter and the pauses between starts."""
 
-    def __init__(self, setup: SimulationSetup, machine: str, event_log: EventLog, rng: random.Random) -> None:
-        self._setup = setup
-        self._machine = machine
-        self._event_log = event_log
-        self._rng = rng
+    def __post_init__(self) -> None:
         self._ending = asyncio.Event()
         self._grace: float | None = None
         self._worker_id = ""
@@ -37,11 +36,11 @@ class SimulatedWorker:
     async def run(self, store: Store) -> None:
         """Start a worker, retrying while the store cannot be reached; stop it when asked to."""
         worker = await self._enter_worker(store)
-        self._event_log.worker_started_at[self._machine] = self._event_log.now()
+        self.event_log.worker_started_at[self.machine] = self.event_log.now()
         await self._ending.wait()
-        stop = self._event_log.fault_log.record_start(FaultKind.DRAIN, self._machine)
+        stop = self.event_log.fault_log.record_start(FaultKind.DRAIN, self.machine)
         await worker.stop(self._grace)
-        stop.ended_at = self._event_log.now()
+        stop.ended_at = self.event_log.now()
 
     def drain(self, grace: float | None) -> None:
         """Ask the worker to stop. Its tasks may run on for `grace` seconds; None for the setting."""
@@ -58,23 +57,23 @@ class SimulatedWorker:
             method == "claim" and isinstance(answer, ClaimResult) and not answer.is_alive
         )
         if is_retired and not self._ending.is_set():
-            self._event_log.injected["worker retired"] += 1
-            if not self._setup.may_restart:
+            self.event_log.injected["worker retired"] += 1
+            if not self.setup.may_restart:
                 self.drain(0.0)
 
     async def _enter_worker(self, store: Store) -> EmbeddedWorker:
-        app = application(store, self._setup.pool, self._setup.timings)
+        app = application(store, self.setup.pool, self.setup.timings)
         while True:
             worker = EmbeddedWorker(
                 app,
-                [self._setup.pool],
-                self._setup.timings,
-                rng=random.Random(self._rng.getrandbits(64)),
+                [self.setup.pool],
+                self.setup.timings,
+                rng=random.Random(self.rng.getrandbits(64)),
                 threaded=False,
-                may_restart=self._setup.may_restart,
+                may_restart=self.setup.may_restart,
             )
             self._worker_id = worker.id
             try:
                 return await worker.__aenter__()
             except StoreError:
-                await asyncio.sleep(self._rng.uniform(0.1, self._setup.lease / 4))
+                await asyncio.sleep(self.rng.uniform(0.1, self.setup.lease / 4))

@@ -123,9 +123,9 @@ class SimulationRun:
         return record
 
     async def _inject_faults(self, living: Sequence[asyncio.Task[None]]) -> None:
-        """Let clients, workers and the nemesis go on for the planned time; then end every fault."""
+        """Run clients, workers and fault injectors for the planned time; then end every fault."""
         injector = self._injector()
-        injecting = [asyncio.create_task(injector.run(), name=f"nemesis {n}") for n in range(2)]
+        injecting = [asyncio.create_task(injector.run(), name=f"fault injector {n}") for n in range(2)]
         await asyncio.sleep(self.setup.phase_seconds)
         for job in injecting:
             job.cancel()
@@ -191,7 +191,7 @@ class SimulationRun:
         return tuple(waiting)
 
     async def _end(self, living: list[asyncio.Task[None]]) -> None:
-        """Stop everyone, so that no coroutine is left: the dead are revived without a store to speak to."""
+        """End every coroutine: dead machines run again, without a store that they can reach."""
         self.event_log.is_open = False
         self._shared_condition.is_severed = True
         for job in living:

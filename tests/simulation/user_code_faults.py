@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from simulation.machine import current_machine
@@ -23,23 +24,17 @@ CALLS = frozenset({"finish", "save_progress", "append_chunks", "claim", "list_ca
 """The methods of a worker's store that may answer with an error of no known kind."""
 
 
+@dataclass(eq=False)
 class UserCodeFaults:
-    """Decides when user code raises or takes long.
+    """Decides when user code raises or takes long."""
 
-    Args:
-        rng: Source of the decisions.
-        chance: The chance of an error in each call; the same chance that the call takes long.
-        hold: Lets time pass while nothing else can run.
-        injected: Counts the injected faults.
-    """
-
-    def __init__(
-        self, rng: random.Random, chance: float, hold: Callable[[float], None], injected: Counter[str]
-    ) -> None:
-        self.chance = chance
-        self._rng = rng
-        self._hold = hold
-        self._injected = injected
+    rng: random.Random
+    chance: float
+    """The chance of an error in each call; the same chance that the call takes long."""
+    hold: Callable[[float], None]
+    """Lets time pass while nothing else can run."""
+    injected: Counter[str]
+    """Counts the injected faults."""
 
     def maybe_fail(self, what: str) -> None:
         """Raise or take long, at random.
@@ -47,13 +42,13 @@ class UserCodeFaults:
         Raises:
             Exception: Any.
         """
-        draw = self._rng.random() if self.chance else 1.0
+        draw = self.rng.random() if self.chance else 1.0
         if draw < self.chance:
-            self._injected[f"a {what} that raised"] += 1
-            raise self._rng.choice(_ERRORS)(f"{INJECTED_ERROR} {what}")
+            self.injected[f"a {what} that raised"] += 1
+            raise self.rng.choice(_ERRORS)(f"{INJECTED_ERROR} {what}")
         if draw < 2 * self.chance:
-            self._injected[f"a {what} that took long"] += 1
-            self._hold(_SLOWEST * self._rng.random())
+            self.injected[f"a {what} that took long"] += 1
+            self.hold(_SLOWEST * self.rng.random())
 
 
 class BrokenBackoff(Fixed):
