@@ -86,6 +86,11 @@ async def wait_long(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
+@app.task(max_attempts=1, timeout=600)
+async def wait_longer(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
 @app.task(max_attempts=1)
 def old(number: int) -> int:
     return number
@@ -227,6 +232,21 @@ def test_a_function_that_ran_too_long_is_stopped_in_the_test_too(shop: Shop) -> 
     assert shop.run_test(source)
 
 
+def test_a_long_timeout_is_shortened_in_the_test(shop: Shop) -> None:
+    source = shop.export(shop.dies("wait_longer", 3600.0, options={"timeout": 0.3}))
+    assert "wait_longer.using(max_attempts=1, timeout=5.0)" in source
+    assert "# of 10 min in the application" in source
+    assert shop.run_test(source) == ""
+
+
+def test_a_provider_that_could_not_be_reached_is_scripted(shop: Shop) -> None:
+    failure = Failure(Verdict.TRANSIENT, Reason.NETWORK, "Connection error.", "openai.APIConnectionError")
+    task_id = store_dead(shop, "ask", '{"k": {"question": "why?"}}', failure, upstream="openai")
+    source = shop.export(task_id)
+    assert 'kit.upstream("openai").unreachable(times=None)' in source
+    assert shop.run_test(source) == ""
+
+
 def test_arguments_that_no_longer_decode_are_kept_in_their_stored_form(shop: Shop) -> None:
     shop.change("def old(number: int)", "def old(number: str)")
     module_before = shop.name
@@ -250,10 +270,67 @@ def test_arguments_that_no_longer_decode_are_kept_in_their_stored_form(shop: Sho
     assert "they fit now: redrive it" in refused.stderr
 
 
-def store_dead(shop: Shop, function: str, args: str, failure: Failure) -> str:
+def store_dead(shop: Shop, function: str, args: str, failure: Failure, **fields: Any) -> str:
     """Store a dead letter with this failure and return its id."""
-    (task_id,) = shop.workspace.die(function=f"{shop.name}:{function}", args=args.encode(), failure=failure)
+    name = f"{shop.name}:{function}"
+    (task_id,) = shop.workspace.die(function=name, args=args.encode(), failure=failure, **fields)
     return str(task_id)
+
+
+WRITTEN = """\
+\"\"\"A task of {app}:ask died on {day} of openai.BadRequestError (invalid_request,
+status 400).
+
+Written by `tidegate dead export {task_id} --as-test`. It passes
+while the fault is there.
+
+Every call gets the recorded answer. If the function makes other calls before the one that
+failed, script their answers first.
+\"\"\"
+
+from {app} import app, ask
+from openai import BadRequestError
+from tidegate.testing import Kit, blocked_network
+
+
+def test_ask_fails_as_task_{short}_did() -> None:
+    with Kit(app) as kit, blocked_network(["localhost"]):
+        kit.upstream("openai").answers(
+            {{"error": {{"message": "no such model", "code": "model_not_found"}}}},
+            status=400,
+            times=None,
+            headers={{"x-request-id": "req_7"}},
+        )
+        task = ask.using(max_attempts=1, labels={{"user": "7"}}).enqueue_sync(question="why?")
+        runs = kit.drain_sync().runs
+    run = next(run for run in runs if run.task_id == task.id)
+    # Once it is mended, replace what follows by: assert run.outcome == "succeeded"
+    assert run.reason == "invalid_request"
+    assert isinstance(run.error, BadRequestError)
+    assert run.message == "Error code: 400 - no such model"
+"""
+
+
+def test_the_whole_file_reads_like_a_test_that_a_person_wrote(shop: Shop) -> None:
+    failure = Failure(
+        Verdict.PERMANENT,
+        Reason.INVALID_REQUEST,
+        "Error code: 400 - no such model",
+        "openai.BadRequestError",
+        status=400,
+        code="model_not_found",
+        request_id="req_7",
+    )
+    args = '{"k": {"question": "why?"}}'
+    task_id = store_dead(shop, "ask", args, failure, upstream="openai", labels={"user": "7"})
+    source = shop.export(task_id)
+    short = task_id.replace("-", "")[:12]
+    day = source.partition("died on ")[2][:10]
+    expected = WRITTEN.format(app=shop.name, task_id=task_id, short=short, day=day)
+    # The name of the application differs from run to run, and with it where the first lines break.
+    assert source.split() == expected.split()
+    assert source.partition("from ")[2] == expected.partition("from ")[2]
+    assert shop.run_test(source) == "", "and it passes"
 
 
 SPENT = Failure(Verdict.UNKNOWN, Reason.UNKNOWN, "spent", "KeyError")

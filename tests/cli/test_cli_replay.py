@@ -98,6 +98,16 @@ def test_a_failure_of_the_code_is_reproduced_with_its_traceback(shop: Any) -> No
     assert "a line of its own" not in result.stdout
 
 
+def test_the_whole_output_for_people(shop: Any) -> None:
+    task_id = die(shop, "tags", '{"k": {"doc": {"title": "x"}}}', "KeyError", "'tags'")
+    shown = shop.run("replay", task_id, "--app", shop.app, code=1).stdout
+    names = [line.split("  ")[0].rstrip() for line in shown.splitlines() if not line.startswith(" ")]
+    assert names == ["task", "recorded", "progress", "chunk", "enqueued", "outcome", "error", "compare"]
+    rest = [line for line in shown.splitlines() if line.startswith(" ")]
+    assert rest[0] == "  │ Traceback (most recent call last):"
+    assert rest[-1] == "  │ KeyError: 'tags'"
+
+
 def test_json_has_everything_and_nothing_else_is_on_stdout(shop: Any) -> None:
     task_id = die(shop, "tags", '{"k": {"doc": {"title": "x"}}}', "KeyError", "other")
     found = shop.json("replay", task_id, "--app", shop.app, code=1)
