@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine
@@ -107,3 +110,72 @@ def test_an_application_on_sqlite_refuses_a_connection_as_in_production(engine: 
     function = embedded.task(name="embedded")(bill.function)
     with Kit(embedded), Session(engine) as session, pytest.raises(OptionError, match="conn"):
         function.using(conn=session).enqueue_sync(1)
+
+
+DJANGO = """
+import django
+from django.conf import settings
+
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
+django.setup()
+
+from django.db import connection, transaction
+from django.test import TestCase
+from tidegate import Tidegate
+from tidegate.testing import KitMixin
+
+app = Tidegate("postgresql://nobody@nowhere.invalid/none")
+
+
+@app.task(name="bill")
+def bill(order: int) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM paid WHERE number = %s", [order])
+        return cursor.fetchone()[0]
+
+
+def buy(order: int, *, fails: bool = False) -> None:
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO paid VALUES (%s)", [order])
+        bill.using(conn=connection, key=str(order)).enqueue_sync(order)
+        if fails:
+            raise ValueError(order)
+
+
+class BuyTest(KitMixin, TestCase):
+    tidegate_app = app
+
+    def setUp(self):
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE paid (number INTEGER)")
+
+    def test_a_task_of_a_block_exists_after_it_and_sees_what_it_wrote(self):
+        buy(1)
+        self.kit.assert_enqueued(bill, args=(1,))
+        (run,) = self.kit.drain_sync(raise_on_failure=True).runs
+        self.assertEqual(bill.handle(run.task_id).result_sync(timeout=0), 1)
+
+    def test_a_task_of_a_block_that_was_rolled_back_does_not_exist(self):
+        with self.assertRaises(ValueError):
+            buy(1, fails=True)
+        self.kit.assert_not_enqueued()
+        self.assertEqual(len(self.kit.drain_sync()), 0)
+        buy(1)
+        self.kit.assert_enqueued(bill, count=1)
+
+
+import unittest
+unittest.main()
+"""
+"""Settings of Django are global to a process, so this is a program of its own."""
+
+
+def test_on_django_a_task_goes_with_its_block_inside_the_transaction_of_a_test_case(tmp_path: Path) -> None:
+    program = tmp_path / "buying.py"
+    program.write_text(DJANGO)
+    done = subprocess.run(
+        [sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Ran 2 tests" in done.stderr

@@ -52,7 +52,9 @@ def _library(conn: Any) -> str:
     return next((kind for kind in kinds if kind in ("sqlalchemy", "django")), "")
 
 
-def _django_settle(conn: Any, tasks: TaskSink) -> Settle:
+def _django_settle(proxy: Any, tasks: TaskSink) -> Settle:
+    # `django.db.connection` is another connection in each thread, and a drain is in another thread.
+    conn = importlib.import_module("django.db").connections[proxy.alias]
     has_committed = False
 
     def committed() -> None:
