@@ -51,7 +51,7 @@ class TaskFunction(Generic[P, C, R]):
         return self.using()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
-        """CallArguments the function here and now, without any queue.
+        """Call the function here and now, without any queue.
 
         A context that is not given is a detached one: never cancelled, no limits.
         """
