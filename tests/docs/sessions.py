@@ -31,7 +31,7 @@ from types import TracebackType
 import psutil
 from pages import Block, all_blocks
 
-_SECONDS = 60.0
+_SECONDS = 180.0
 """Time for one command, and for what a terminal must print."""
 _PORT = re.compile(r"(?:(?<=127\.0\.0\.1:)|(?<=localhost:)|(?<=--port ))\d{4,5}")
 _READING = (

@@ -176,7 +176,7 @@ def test_after_a_kill_and_a_new_start_every_task_of_the_tour_is_final(tmp_path, 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [README, CHINESE], ids=["English", "Chinese"])
 def test_the_tour_typed_as_it_is_printed(tmp_path, page):
     directory = tmp_path / "empty"

@@ -21,7 +21,7 @@ STATE = "document.querySelector('#state').textContent"
 
 @pytest.mark.anyio
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_the_tutorial_as_printed_shows_the_whole_answer_though_its_worker_is_killed(
     tmp_path: Path, page: Page
 ) -> None:
