@@ -88,6 +88,10 @@ def _names_of_module(module: str) -> dict[str, Any]:
             for imported in (each for each in node.body if isinstance(each, ast.ImportFrom)):
                 source = importlib.import_module(str(imported.module))
                 names |= {each.asname or each.name: getattr(source, each.name) for each in imported.names}
+            for whole in (each for each in node.body if isinstance(each, ast.Import)):
+                names |= {
+                    each.asname or each.name: importlib.import_module(each.name) for each in whole.names
+                }
     return names
 
 
