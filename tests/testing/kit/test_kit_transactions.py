@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.orm import Session
@@ -103,6 +104,18 @@ def test_a_task_goes_with_the_transaction_of_a_connection(
         else:
             transaction.rollback()
     assert orders(kit) == found
+
+
+def test_something_that_is_no_connection_is_refused_as_in_production(kit: Kit) -> None:
+    with pytest.raises(OptionError, match=r"conn= is a builtins\.str"):
+        bill.using(conn="connection").enqueue_sync(1)
+    kit.assert_not_enqueued()
+
+
+def test_a_task_of_a_psycopg_connection_exists_at_once(kit: Kit) -> None:
+    connection = object.__new__(psycopg.Connection)  # only its class is looked at
+    assert bill.using(conn=connection).enqueue_sync(1).created
+    assert orders(kit) == [1]
 
 
 def test_an_application_on_sqlite_refuses_a_connection_as_in_production(engine: Engine) -> None:

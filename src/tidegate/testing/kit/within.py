@@ -11,6 +11,8 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from tidegate.store.postgres.callers.recognise import recognise
+
 
 class TaskSink(Protocol):
     """Stores and drops tasks at once."""
@@ -37,7 +39,11 @@ def follow_transaction(conn: Any, tasks: TaskSink) -> Settle | None:
 
     Returns:
         What to call before the tasks are read; None if nothing has to be called.
+
+    Raises:
+        OptionError: The connection's library is not supported.
     """
+    recognise(conn)
     library = _library(conn)
     if library == "sqlalchemy":
         _follow_sqlalchemy(_sync_part(conn), tasks)
