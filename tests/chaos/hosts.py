@@ -65,10 +65,9 @@ class ChaosHost:
 
     @property
     def current_process(self) -> HostProcess | None:
-        """The process that is there now."""
-        if self.processes_started and not self.processes_started[-1].ended.is_set():
-            return self.processes_started[-1]
-        return None
+        """The process that is there now. A killed one is not, even before its end was noticed."""
+        last = self.processes_started[-1] if self.processes_started else None
+        return None if last is None or last.ended.is_set() or not is_alive(last.pid) else last
 
     def start(self) -> None:
         """Start the first process, and a new one whenever it ends."""

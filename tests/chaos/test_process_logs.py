@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.hosts import ChaosHost, HostProcess
 from chaos.process_logs import (
     ClientError,
     EnqueueAnswered,
@@ -18,6 +21,7 @@ from chaos.process_logs import (
     read_clients,
     read_lines,
 )
+from harness.faults import FaultLog
 from harness.record import ScriptedEnd
 from tidegate import Priority
 from tidegate.store.rows import NewTask
@@ -116,3 +120,17 @@ def test_a_request_that_the_store_never_answers_ends_the_client_with_the_last_er
     refused, hung = done.stdout.splitlines()
     assert "it is full" in refused
     assert hung == "no answer within 0.3 s: it did not return"
+
+
+def test_a_killed_process_is_no_target_even_before_its_end_was_noticed(tmp_path: Path) -> None:
+    host = ChaosHost(
+        name="worker-1", command=(), directory=tmp_path, env={}, run_id="run", fault_log=FaultLog(),
+        rng=random.Random(1),
+    )  # fmt: skip
+    process = subprocess.Popen(["sleep", "60"])
+    host.processes_started.append(HostProcess(process.pid, 0.0))
+    assert host.current_process is host.processes_started[0]
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped yet
+    assert host.current_process is None
+    process.wait()
