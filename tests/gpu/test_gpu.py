@@ -20,7 +20,10 @@ from support import APPS, all_final, until, worker_process
 from tidegate import State
 from tidegate.worker.children.vram import vram_reader
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(300),  # a driver that was not in use may need a long time to start
+]
 
 MIB = 1 << 20
 TESTS = Path(__file__).parents[1]
@@ -58,7 +61,7 @@ def require_host_process_ids() -> None:
 async def test_a_child_process_sees_the_one_gpu_it_was_assigned(client: Any, tmp_path: Path, by: str) -> None:
     every = cuda.device_uuids()
     with gpu_worker(tmp_path, GPUS="0" if by == "number" else every[-1]):
-        _, seen = await (await client.visible.enqueue()).result(30)
+        _, seen = await (await client.visible.enqueue()).result(60)
     assert len(seen) == 1
     assert seen[0] in every if by == "number" else seen == every[-1:]
     await client.app.aclose()
@@ -73,10 +76,10 @@ async def test_two_child_processes_see_two_different_gpus(client: Any, tmp_path:
 
         async def both_have_run() -> bool:
             handles = [await client.visible.enqueue() for _ in range(4)]
-            seen.update([await handle.result(30) for handle in handles])
+            seen.update([await handle.result(60) for handle in handles])
             return len(seen) == 2
 
-        await until(both_have_run, within=30, what="two child processes have run a task")
+        await until(both_have_run, within=60, what="two child processes have run a task")
     assert sorted(map(tuple, seen.values())) == sorted((uuid,) for uuid in every[:2])
     await client.app.aclose()
 
@@ -86,20 +89,20 @@ async def test_a_child_process_that_holds_too_much_gpu_memory_is_replaced_and_th
 ) -> None:
     require_host_process_ids()
     with gpu_worker(tmp_path, GPUS=cuda.device_uuids()[0], VRAM_LIMIT="1536MiB") as worker:
-        first = await (await client.hold.enqueue(64 * MIB)).result(30)
+        first = await (await client.hold.enqueue(64 * MIB)).result(60)
         assert held_by(first) >= 64 * MIB
-        assert await (await client.process.enqueue()).result(30) == first, "it holds less than the limit"
-        assert await (await client.hold.enqueue(2048 * MIB)).result(30) == first
+        assert await (await client.process.enqueue()).result(60) == first, "it holds less than the limit"
+        assert await (await client.hold.enqueue(2048 * MIB)).result(60) == first
 
         async def is_replaced() -> bool:  # GPU memory is read at most once a second
-            return await (await client.process.enqueue()).result(30) != first
+            return await (await client.process.enqueue()).result(60) != first
 
-        await until(is_replaced, what="another child process runs the tasks")
+        await until(is_replaced, within=60, what="another child process runs the tasks")
 
         async def is_free() -> bool:
             return held_by(first) == 0
 
-        await until(is_free, what="the replaced process holds no GPU memory")
+        await until(is_free, within=60, what="the replaced process holds no GPU memory")
         assert f"child process {first} is replaced: it holds" in worker.log()
         assert "MiB of GPU memory" in worker.log()
     await client.app.aclose()
@@ -112,13 +115,13 @@ async def test_a_child_process_is_replaced_after_a_cuda_out_of_memory_error(
     if how == "torch" and find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
     with gpu_worker(tmp_path, GPUS=cuda.device_uuids()[0]) as worker:
-        before = await (await client.process.enqueue()).result(30)
+        before = await (await client.process.enqueue()).result(60)
         task = client.exhaust if how == "the driver" else client.exhaust_with_torch
         handle = await task.enqueue()
-        row = (await all_final(client.app, [handle.id], within=60))[handle.id]
+        row = (await all_final(client.app, [handle.id], within=120))[handle.id]
         assert row.state is State.DEAD
         assert "CUDA out of memory" in (await handle.history())[-1].message
-        assert await (await client.process.enqueue()).result(30) != before
+        assert await (await client.process.enqueue()).result(60) != before
         assert f"child process {before} is replaced: fatal error: CUDA out of memory" in worker.log()
     await client.app.aclose()
 
