@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +16,6 @@ from tidegate.limits.values import is_key_gate
 from tidegate.readers import shown
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
