@@ -23,6 +23,7 @@ from checker import (
     SubmittedTask,
     digest_of,
 )
+from harness.causes import cause_of
 from harness.checks import Verdict, unique_names_are_unique
 from harness.faults import Fault
 from harness.record import FinalSeen, ScriptedEnd
@@ -313,6 +314,15 @@ def test_a_claim_without_an_answer_must_not_have_started() -> None:
     kill = fault(ChaosFaultKind.KILL_CHILD, T + 0.5, SLOT)
     unanswered = TwoRunHistory(**RELEASE | {"why": "its claim was never answered"}, faults=[kill])
     assert unanswered.broken() == ["I12"]
+
+
+def test_an_outage_for_everyone_explains_a_claim_without_an_answer() -> None:
+    outage = fault(ChaosFaultKind.OUTAGE, T + 0.2, host="", seconds=0.5)
+    unanswered = RELEASE | {"why": "its claim was never answered"}
+    record = TwoRunHistory(**unanswered, faults=[outage]).record()
+    assert cause_of(record, record.runs[Fence(TASK, 1)]) is outage
+    record = TwoRunHistory(**RELEASE, faults=[outage]).record()
+    assert cause_of(record, record.runs[Fence(TASK, 1)]) is None
 
 
 def test_a_run_that_ignores_its_cancel_needs_a_fault() -> None:

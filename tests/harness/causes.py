@@ -117,8 +117,9 @@ def _unfinished_stops(record: RunRecord, run: TaskRun) -> list[Fault]:
 
 def _release_causes(record: RunRecord, run: TaskRun) -> list[Fault]:
     """A release: the worker was asked to stop, no child process was available, or a claim got no response."""
-    if _NEVER_ANSWERED in run.why:
-        return list(_felt(record, run))
+    if _NEVER_ANSWERED in run.why:  # the response may be lost to an outage for everyone too
+        begin = run.claimed_at - LATE_SECONDS
+        return list(record.fault_log.touching(run.host, begin, _taken_at(record, run)))
     if "no child process" in run.why or "had died before it began" in run.why:
         return [fault for fault in _felt(record, run) if fault.kind.effects == Effect.ENDS_CHILD]
     return _ends_of_maintenance(record, run)
