@@ -18,6 +18,7 @@ OUTSIDE_THE_CONTRACT = {
     "identity": "which database this is",
     "next_due": "for tests with a clock of their own",
     "roles": "the SQL that `tidegate db roles` prints",
+    "undo_enqueue": "for the test kit, which follows a transaction of another database",
 }
 
 
