@@ -53,7 +53,7 @@ async def add_audit_entries(db: Session, entries: Sequence[NewAuditEntry]) -> No
     await db.run_each(db.sql("audit_entries")["keep"], rows, db.at)
 
 
-async def list_audit_entries(db: Session, after: str | None, limit: int) -> list[AuditEntry]:
+async def list_audit_entries(db: Session, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:
     """Return audit entries, newest first, starting after the id `after`."""
     start = None if after is None else db.id(after)
     rows = await db.rows(db.sql("audit_entries")["page"], start or db.id(ids.AFTER_ALL), limit)

@@ -9,7 +9,7 @@ from tidegate.store.rows import DeadLetterRow, TaskFilter
 
 
 async def list_dead_letters(
-    db: Session, task_filter: TaskFilter, after: str | None, limit: int
+    db: Session, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
 ) -> list[DeadLetterRow]:
     """Return dead letters, latest failure first, starting after the id `after`.
 

@@ -150,9 +150,9 @@ async def declare_limits(db: Session, declared: Sequence[LimitDeclaration]) -> l
     return [kept[place] for place in range(len(declared))]
 
 
-async def set_limits(db: Session, name: str, limits: Limits) -> bool:
+async def set_limits(db: Session, upstream: str, limits: Limits) -> bool:
     """Give an upstream other limits; return whether the upstream exists."""
-    found = await locked_row(db, GateKind.UPSTREAM, name)
+    found = await locked_row(db, GateKind.UPSTREAM, upstream)
     if found is None:
         return False
     now = await db.now()
@@ -162,32 +162,32 @@ async def set_limits(db: Session, name: str, limits: Limits) -> bool:
     return True
 
 
-async def park_gate(db: Session, name: str, seconds: float | None, why: str) -> bool:
+async def park_gate(db: Session, upstream: str, *, seconds: float | None, why: str) -> bool:
     """Park an upstream by hand; return whether the upstream exists."""
     return await _update_state(
-        db, name, lambda found, now: gates.park_by_person(found.gate, now, seconds, why)
+        db, upstream, lambda found, now: gates.park_by_person(found.gate, now, seconds, why)
     )
 
 
-async def open_gate(db: Session, name: str) -> bool:
+async def open_gate(db: Session, upstream: str) -> bool:
     """Open a gate by hand and clear the server's waits; return whether the upstream exists."""
-    if ring := upstream_of_key_gate(name):
+    if ring := upstream_of_key_gate(upstream):
         await locked_row(db, GateKind.UPSTREAM, ring)  # gates are locked in the order of their names
     if not await _update_state(
-        db, name, lambda found, now: gates.open_by_person(found.gate, found.limits, now)
+        db, upstream, lambda found, now: gates.open_by_person(found.gate, found.limits, now)
     ):
         return False
     if ring:
         await _update_state(db, ring, lambda found, now: gates.open_with_key(found.gate, found.limits, now))
-    await db.run(db.sql("promote")["clear_server_waits"], storable(ring or name), await db.now())
+    await db.run(db.sql("promote")["clear_server_waits"], storable(ring or upstream), await db.now())
     return True
 
 
-async def request_probe(db: Session, name: str) -> bool:
+async def request_probe(db: Session, upstream: str) -> bool:
     """Let the next task of an upstream run as a probe; return whether the upstream exists."""
-    if not await _update_state(db, name, lambda found, now: gates.request_probe(found.gate, now)):
+    if not await _update_state(db, upstream, lambda found, now: gates.request_probe(found.gate, now)):
         return False
-    await db.run(db.sql("promote")["clear_server_waits"], storable(name), await db.now())
+    await db.run(db.sql("promote")["clear_server_waits"], storable(upstream), await db.now())
     return True
 
 

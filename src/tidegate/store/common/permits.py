@@ -15,9 +15,10 @@ from tidegate.store.common.session import Session
 async def acquire_slot(
     db: Session,
     upstream: str,
+    *,
     max_wait_seconds: float,
-    permit_record: PermitRecord | None,
-    on_last_attempt: bool,
+    permit_record: PermitRecord | None = None,
+    on_last_attempt: bool = False,
 ) -> CallSlot:
     """Charge one call that no claim charged, and store its permit. A refused call is not charged."""
     found = await gates.locked_row(db, GateKind.UPSTREAM, upstream)
@@ -48,6 +49,6 @@ async def release(db: Session, permit_ids: Sequence[str]) -> None:
     await db.run_each(db.sql("permits")["release"], [(permit_id,) for permit_id in permit_ids])
 
 
-async def extend(db: Session, permit_ids: Sequence[str], seconds: float) -> None:
+async def extend(db: Session, permit_ids: Sequence[str], *, seconds: float) -> None:
     """Extend these permits to at least `seconds` from now."""
     await db.run_each(db.sql("permits")["extend"], [(permit_id,) for permit_id in permit_ids], db.at, seconds)

@@ -40,7 +40,9 @@ async def rows_of(db: Session, stored_ids: Sequence[Any]) -> list[TaskRow]:
     return [task_row(row, db.text) for row in map(StoredTask._make, rows)]
 
 
-async def list_tasks(db: Session, task_filter: TaskFilter, after: str | None, limit: int) -> list[TaskRow]:
+async def list_tasks(
+    db: Session, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
+) -> list[TaskRow]:
     """Return at most `limit` tasks, newest first by id, starting after the id `after`."""
     start = (None if after is None else db.id(after)) or db.id(ids.AFTER_ALL)
     sql = db.sql("list_tasks")
@@ -54,7 +56,7 @@ async def list_tasks(db: Session, task_filter: TaskFilter, after: str | None, li
     return [found[db.text(task_id)] for task_id in newest]
 
 
-async def find_ids(db: Session, least: str, largest: str, tenant: str | None, limit: int) -> list[str]:
+async def find_ids(db: Session, least: str, largest: str, *, tenant: str | None, limit: int) -> list[str]:
     """Return the first task ids from `least` to `largest`, in order."""
     tenant = None if tenant is None else storable(tenant)
     statement = db.sql("find_ids")["find"]

@@ -48,7 +48,13 @@ async def list_workers(db: Session) -> list[WorkerRow]:
 
 
 async def retire_worker(
-    db: Session, worker_id: str, *, why: str, is_loss: bool, only_if_expired: bool, culprit: Fence | None
+    db: Session,
+    worker_id: str,
+    *,
+    why: str,
+    is_loss: bool,
+    only_if_expired: bool,
+    culprit: Fence | None = None,
 ) -> bool:
     """Retire a worker for good; return whether it is retired now. An unknown worker counts as retired."""
     sql, worker_id = db.sql("retire_worker"), storable(worker_id)
@@ -58,13 +64,13 @@ async def retire_worker(
     return await db.value(sql["is_alive"], worker_id) is None
 
 
-async def list_orphans(db: Session, limit: int) -> list[Orphan]:
+async def list_orphans(db: Session, limit: int = 500) -> list[Orphan]:
     """Return runs whose worker is retired, oldest first."""
     rows = await db.rows(db.sql("list_orphans")["orphans"], limit)
     return [build_orphan(row, db.text) for row in map(StoredOrphan._make, rows)]
 
 
-async def record_reaper_pass(db: Session, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
+async def record_reaper_pass(db: Session, *, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
     """Record a pass of a reaper, and restore missing worker rows that runs refer to."""
     sql = db.sql("record_reaper_pass")
     noted = await db.row(sql["note"], db.at, REAPER_WORKER_ID, longest_gap_seconds)
