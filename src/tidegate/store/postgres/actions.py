@@ -30,7 +30,7 @@ _PENDING = frozenset({"ready", "enqueue_batch_task", *(str(state) for state in W
 
 
 async def cancel(
-    db: PostgresSession, task_ids: Sequence[str], why: str, *, force: bool
+    db: PostgresSession, task_ids: Sequence[str], *, why: str = "", force: bool = False
 ) -> dict[str, CancelStatus]:
     """Cancel tasks in any state; ask running ones to stop; return a status per id."""
 

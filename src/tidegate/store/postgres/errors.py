@@ -137,12 +137,6 @@ def is_full(error: BaseException) -> bool:
     return getattr(error, "sqlstate", None) == "53300"
 
 
-def is_unsent(error: BaseException) -> bool:
-    """Whether the driver could not encode a value. An error from the server has a severity."""
-    kinds = (asyncpg.DataError, UnicodeError, TypeError, ValueError, OverflowError)
-    return isinstance(error, kinds) and getattr(error, "severity", None) is None
-
-
 def late(location: str, seconds: float) -> StoreUnavailableError:
     """Return the error for work that was not done in time. It may have been committed."""
     return StoreUnavailableError(

@@ -25,7 +25,7 @@ _FOLD = load("checkpoint")["fold"]
 _FOLD_ROWS = 10_000
 
 
-async def release_batches(db: PostgresSession, limit: int) -> int:
+async def release_batches(db: PostgresSession, limit: int = 5_000) -> int:
     """Move tasks of committed batches to their queues; return how many were moved."""
     moved: int = await db.value(_RELEASE, db.at, limit)
     return moved

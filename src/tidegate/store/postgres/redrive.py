@@ -15,7 +15,10 @@ _FREE_KEYS = load("purge")["free_keys"]
 
 
 async def redrive(
-    db: PostgresSession, task_ids: Sequence[str], args: Mapping[str, tuple[bytes, str]]
+    db: PostgresSession,
+    task_ids: Sequence[str],
+    *,
+    args: Mapping[str, tuple[bytes, str]] | None = None,
 ) -> dict[str, ActionStatus]:
     """Send dead tasks back to the main queue; return a status per id.
 
@@ -23,7 +26,7 @@ async def redrive(
     """
     letters = await _lock(db, task_ids)
     back = [task_id for task_id, name in letters.items() if await _takes_again(db, task_id, name)]
-    payloads = {ids.canonical_or_none(task_id): payload for task_id, payload in args.items()}
+    payloads = {ids.canonical_or_none(task_id): payload for task_id, payload in (args or {}).items()}
     changed = [(task_id, *payloads[task_id]) for task_id in back if task_id in payloads]
     await db.run_many(_REDRIVE["payload"], changed)
     await db.run(_REDRIVE["redrive"], db.at, back, [task_id for task_id, *_ in changed])

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from tidegate._bridge import start_in_background
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
-from tidegate.domain.spec import Priority
 from tidegate.store.common import promote, runs, workers
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.session import Session
-from tidegate.store.common.store import CommonStore
+from tidegate.store.common.store import CommonStore, read, write
 from tidegate.store.postgres import (
     actions,
     batches,
@@ -21,10 +20,10 @@ from tidegate.store.postgres import (
     enqueue,
     finish,
     maintenance,
-    redrive,
     schema,
     streams,
 )
+from tidegate.store.postgres import redrive as dead_letters
 from tidegate.store.postgres.address import parse_address
 from tidegate.store.postgres.channels import KnownChannels
 from tidegate.store.postgres.database import BUSY_SECONDS, Database, Work
@@ -32,22 +31,19 @@ from tidegate.store.postgres.enqueue_within import TransactionEnqueuer, identity
 from tidegate.store.postgres.errors import refused_content
 from tidegate.store.postgres.facts import (
     SUPERVISOR_CONNECTIONS,
-    ServerFacts,
     connections_needed,
     describe_connections,
     server_facts,
 )
 from tidegate.store.postgres.watch import PostgresWatcher
 from tidegate.store.rows import (
-    ActionStatus,
-    CancelStatus,
     ClaimRequest,
     ClaimResult,
     EnqueueResult,
     NewTask,
     ProgressUpdate,
 )
-from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk
+from tidegate.store.streams import NewChunk
 
 T = TypeVar("T")
 
@@ -134,8 +130,7 @@ class PostgresStore(CommonStore):
         """Connect and check the schema. This never creates it."""
         log_newer_schema(await self.count_newer_migrations(), self._database.location)
 
-    async def count_newer_migrations(self) -> int:
-        return await self._read(schema.count_newer_migrations, snapshot=True)
+    count_newer_migrations = read(schema.count_newer_migrations, snapshot=True)
 
     async def close(self) -> None:
         """Close all connections; a later call opens new ones."""
@@ -150,13 +145,8 @@ class PostgresStore(CommonStore):
     async def migrate(self) -> list[str]:
         return await schema.upgrade(self._database)
 
-    async def upgrade_script(self) -> str:
-        """Return the SQL of `migrate` for a person to run; empty if there is nothing to do."""
-        return await self._read(schema.script, snapshot=True)
-
-    async def server_facts(self) -> ServerFacts:
-        """Return facts about the server for `tidegate doctor`."""
-        return await self._read(server_facts)
+    upgrade_script = read(schema.script, snapshot=True)
+    server_facts = read(server_facts)
 
     async def describe_connections(self, *, processes: int, supervisors: int) -> tuple[str, bool]:
         """Return a sentence on how many connections these may open in all, and whether there are too few.
@@ -183,8 +173,7 @@ class PostgresStore(CommonStore):
     async def wait_for_change(self, timeout_seconds: float) -> None:
         await self._watch.wait_for_change(timeout_seconds)
 
-    async def check_integrity(self) -> list[str]:
-        return await self._read(maintenance.check_integrity, snapshot=True)
+    check_integrity = read(maintenance.check_integrity, snapshot=True)
 
     # --- tasks ---
 
@@ -206,16 +195,9 @@ class PostgresStore(CommonStore):
     async def drop_batch(self, batch_id: str) -> None:
         await batches.drop_batch(self._database, batch_id)
 
-    async def cancel(
-        self, task_ids: Sequence[str], *, why: str = "", force: bool = False
-    ) -> dict[str, CancelStatus]:
-        return await self._write(lambda db: actions.cancel(db, task_ids, why, force=force), notify=True)
-
-    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActionStatus]:
-        return await self._write(lambda db: actions.reprioritise(db, task_ids, priority), notify=True)
-
-    async def run_now(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-        return await self._write(lambda db: actions.run_now(db, task_ids), notify=True)
+    cancel = write(actions.cancel, notify=True)
+    reprioritise = write(actions.reprioritise, notify=True)
+    run_now = write(actions.run_now, notify=True)
 
     # --- work ---
 
@@ -239,12 +221,7 @@ class PostgresStore(CommonStore):
             return []
         return await self._write(lambda db: streams.append_chunks(db, new), alone=True, notify=True)
 
-    async def read_chunks(
-        self, after: Mapping[str, int], *, limit: int = 100, max_bytes: int = CHUNKS_BYTES
-    ) -> dict[str, list[StoredChunk]]:
-        return await self._read(
-            lambda db: streams.read_chunks(db, after, limit, max_bytes), generic_plan=True
-        )
+    read_chunks = read(streams.read_chunks, generic_plan=True)
 
     async def extend_leases(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
         """Extend leases. A try fails after a third of the lease, so that the next heartbeat comes in time."""
@@ -266,8 +243,7 @@ class PostgresStore(CommonStore):
             return 0
         return await self._write(lambda db: promote.promote(db, limit), notify=True)
 
-    async def release_batches(self, limit: int = 5_000) -> int:
-        return await self._write(lambda db: maintenance.release_batches(db, limit), alone=True, notify=True)
+    release_batches = write(maintenance.release_batches, alone=True, notify=True)
 
     async def delete_expired(
         self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000
@@ -283,13 +259,8 @@ class PostgresStore(CommonStore):
 
     # --- dead letters ---
 
-    async def redrive(
-        self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
-    ) -> dict[str, ActionStatus]:
-        return await self._write(lambda db: redrive.redrive(db, task_ids, args or {}), notify=True)
-
-    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-        return await self._write(lambda db: redrive.purge(db, task_ids))
+    redrive = write(dead_letters.redrive, notify=True)
+    purge = write(dead_letters.purge)
 
 
 async def _now(db: Session) -> float:

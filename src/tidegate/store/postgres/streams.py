@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidegate.domain.outcome import Fence
-from tidegate.domain.states import State
 from tidegate.store.common import ids
 from tidegate.store.postgres.errors import refused_content
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
-from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
+from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk
 
 _APPEND = load("append_chunks")["append"]
 _AFTER = load("read_chunks")["after"]
-_HEADS = load("read_stream_heads")["heads"]
 
 
 async def append_chunks(db: PostgresSession, new: Sequence[NewChunk]) -> list[Fence]:
@@ -33,17 +31,8 @@ async def append_chunks(db: PostgresSession, new: Sequence[NewChunk]) -> list[Fe
     return sorted({chunk.fence for chunk in new} - current)
 
 
-async def read_stream_heads(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, StreamHead]:
-    """Return the heads of the tasks that exist, from one snapshot."""
-    known = list(filter(None, map(ids.canonical_or_none, dict.fromkeys(task_ids))))
-    return {
-        str(task): StreamHead(State(state), run, tenant, last, done, total, note or "")
-        for task, state, run, tenant, last, done, total, note in await db.rows(_HEADS, known)
-    }
-
-
 async def read_chunks(
-    db: PostgresSession, after: Mapping[str, int], limit: int, max_bytes: int
+    db: PostgresSession, after: Mapping[str, int], *, limit: int = 100, max_bytes: int = CHUNKS_BYTES
 ) -> dict[str, list[StoredChunk]]:
     """Return up to `limit` chunks per task, `max_bytes` in total, that follow the given numbers, in order."""
     given = {known: task_id for task_id in after if (known := ids.canonical_or_none(task_id)) is not None}

@@ -34,7 +34,7 @@ _PENDING = frozenset({"ready", "enqueue_batch_task", *(str(state) for state in W
 
 
 def cancel(
-    db: apsw.Connection, now: float, task_ids: Sequence[str], why: str, *, force: bool
+    db: apsw.Connection, now: float, task_ids: Sequence[str], *, why: str = "", force: bool = False
 ) -> dict[str, CancelStatus]:
     """Cancel tasks in any state; ask running ones to stop; return a status per id."""
     totals = RollupTotals()

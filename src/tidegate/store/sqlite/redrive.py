@@ -17,13 +17,17 @@ _REDRIVE = load("redrive")
 
 
 def redrive(
-    db: apsw.Connection, now: float, task_ids: Sequence[str], args: Mapping[str, tuple[bytes, str]]
+    db: apsw.Connection,
+    now: float,
+    task_ids: Sequence[str],
+    *,
+    args: Mapping[str, tuple[bytes, str]] | None = None,
 ) -> dict[str, ActionStatus]:
     """Send dead tasks back to the main queue; return a status per id.
 
     A task that is not dead, or whose unique name another live task holds, is refused.
     """
-    payloads = {ids.blob_or_none(task_id): payload for task_id, payload in args.items()}
+    payloads = {ids.blob_or_none(task_id): payload for task_id, payload in (args or {}).items()}
 
     def apply(task: bytes, table: str) -> bool:
         return table == "dead" and _redrive_one(db, now, task, payloads.get(task))
@@ -31,7 +35,7 @@ def redrive(
     return apply_each(db, task_ids, apply)
 
 
-def purge(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
+def purge(db: apsw.Connection, now: float, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
     """Delete dead tasks for good, with payload and history; return a status per id."""
 
     def apply(task: bytes, table: str) -> bool:

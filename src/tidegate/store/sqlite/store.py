@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
+
+import apsw
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
-from tidegate.domain.spec import Priority
 from tidegate.store.common import promote, workers
 from tidegate.store.common import store as common
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.refusals import cannot_join
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore
-from tidegate.store.rows import ActionStatus, CancelStatus, ClaimRequest, ClaimResult, EnqueueResult, NewTask
+from tidegate.store.rows import ClaimRequest, ClaimResult, EnqueueResult, NewTask
 from tidegate.store.sqlite import (
     actions,
     batches,
@@ -22,16 +23,28 @@ from tidegate.store.sqlite import (
     enqueue,
     finish,
     maintenance,
-    redrive,
     schema,
     streams,
     upkeep,
 )
+from tidegate.store.sqlite import redrive as dead_letters
 from tidegate.store.sqlite.clock import HighWaterClock
 from tidegate.store.sqlite.job import Mode, Precheck, T, Work
 from tidegate.store.sqlite.work import SqliteSession, complete
 from tidegate.store.sqlite.writer import BUSY_SECONDS, JobRunner, WriterThread
 from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk
+
+P = ParamSpec("P")
+_Method = Callable[Concatenate["SqliteStore", P], Coroutine[Any, Any, T]]
+
+
+def _on_connection(operation: Callable[Concatenate[apsw.Connection, float, P], T]) -> _Method[P, T]:
+    """Return a store method that runs an operation which writes, on the connection itself."""
+
+    async def method(self: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._write_on_connection(lambda db: operation(db, self._now(), *args, **kwargs))
+
+    return method
 
 
 class SqliteStore(CommonStore):
@@ -119,8 +132,7 @@ class SqliteStore(CommonStore):
         """Raise `OptionError`, as `enqueue_within`."""
         raise cannot_join()
 
-    async def enqueue_part(self, batch_id: str, tasks: Sequence[NewTask]) -> None:
-        await self._write_on_connection(lambda db: batches.enqueue_part(db, self._now(), batch_id, tasks))
+    enqueue_part = _on_connection(batches.enqueue_part)
 
     async def commit_batch(self, batch_id: str) -> dict[str, str]:
         done = await self._write_on_connection(lambda db: batches.commit_batch(db, self._now(), batch_id))
@@ -131,20 +143,9 @@ class SqliteStore(CommonStore):
     async def drop_batch(self, batch_id: str) -> None:
         await self._write_on_connection(lambda db: batches.drop_batch(db, batch_id))
 
-    async def cancel(
-        self, task_ids: Sequence[str], *, why: str = "", force: bool = False
-    ) -> dict[str, CancelStatus]:
-        return await self._write_on_connection(
-            lambda db: actions.cancel(db, self._now(), task_ids, why, force=force)
-        )
-
-    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActionStatus]:
-        return await self._write_on_connection(
-            lambda db: actions.reprioritise(db, self._now(), task_ids, priority)
-        )
-
-    async def run_now(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-        return await self._write_on_connection(lambda db: actions.run_now(db, self._now(), task_ids))
+    cancel = _on_connection(actions.cancel)
+    reprioritise = _on_connection(actions.reprioritise)
+    run_now = _on_connection(actions.run_now)
 
     # --- work ---
 
@@ -204,15 +205,8 @@ class SqliteStore(CommonStore):
 
     # --- dead letters ---
 
-    async def redrive(
-        self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
-    ) -> dict[str, ActionStatus]:
-        return await self._write_on_connection(
-            lambda db: redrive.redrive(db, self._now(), task_ids, args or {})
-        )
-
-    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-        return await self._write_on_connection(lambda db: redrive.purge(db, task_ids))
+    redrive = _on_connection(dead_letters.redrive)
+    purge = _on_connection(dead_letters.purge)
 
 
 async def _has_nothing_due(db: Session) -> int | None:

@@ -8,15 +8,13 @@ from itertools import groupby
 import apsw
 
 from tidegate.domain.outcome import Fence
-from tidegate.domain.states import State
 from tidegate.store.common import ids
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
-from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
+from tidegate.store.streams import NewChunk, StoredChunk
 
 _APPEND = load("append_chunks")
 _AFTER = load("read_chunks")["after"]
-_HEADS = load("read_stream_heads")["heads"]
 
 
 def append_chunks(db: apsw.Connection, now: float, new: Sequence[NewChunk]) -> list[Fence]:
@@ -24,17 +22,6 @@ def append_chunks(db: apsw.Connection, now: float, new: Sequence[NewChunk]) -> l
     in_order = sorted(new, key=lambda chunk: (chunk.fence, chunk.position))
     by_run = groupby(in_order, key=lambda chunk: chunk.fence)
     return [fence for fence, chunks in by_run if not _append(db, now, fence, list(chunks))]
-
-
-def read_stream_heads(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, StreamHead]:
-    """Return the heads of the tasks that exist, from one snapshot."""
-    known = tuple(blob for blob in map(ids.blob_or_none, dict.fromkeys(task_ids)) if blob is not None)
-    if not known:
-        return {}
-    return {
-        ids.to_text(task): StreamHead(State(state), run, tenant, last, done, total, note or "")
-        for task, state, run, tenant, last, done, total, note in query.rows(db, _HEADS, (query.array(known),))
-    }
 
 
 def read_chunks(

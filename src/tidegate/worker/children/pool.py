@@ -118,18 +118,6 @@ class ChildPool:
         finally:
             self._release(child, alone=alone)
 
-    async def prestart(self, count: int) -> None:
-        """Start child processes until there are `count`, so that the first tasks wait for no import."""
-        missing = count - len(self._living)
-        started = await asyncio.gather(
-            *(self._start_limited() for _ in range(missing)), return_exceptions=True
-        )
-        for child in started:
-            if isinstance(child, ChildProcess):
-                self._hand_over(child)
-            else:
-                log.warning("a child process could not be started: %s", child)
-
     async def close(self) -> None:
         """End every child process and all processes it started."""
         jobs = [*self._start_tasks, *filter(None, (self._memory_watch, self._restart_task))]
