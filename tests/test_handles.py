@@ -132,7 +132,7 @@ async def test_a_task_prepared_by_another_function_is_refused(app: Tidegate) -> 
 
 async def test_the_application_stores_prepared_tasks_only(app: Tidegate) -> None:
     for wrong in ((DAY,), "text"):
-        with pytest.raises(UsageError, match="no prepared task"):
+        with pytest.raises(UsageError, match="not a prepared task"):
             await app.enqueue_many([wrong])  # type: ignore[list-item]
     assert await stored(app) == 0
 

@@ -45,18 +45,18 @@ R = TypeVar("R")
 
 
 class Tidegate(Hooks, TaskAccess):
-    """An application's door to its queue.
+    """A Tidegate application: declares task functions and upstreams, and enqueues tasks.
 
     Args:
         url: `sqlite:///path.db` or a path; None: `TIDEGATE_DATABASE_URL`, else `tidegate.toml`, else
             `.tidegate/tidegate.db`.
-        pools: Worker pools; None: those of `tidegate.toml`, else one for everything.
-        timings: Leases, beats and grace times; None: those of `tidegate.toml`, else the defaults.
-        modules: Other modules that declare task functions of this application, imported after its own by
-            workers and commands; None: those of `tidegate.toml`.
-        retries_per_minute: The retry budget of the whole system, with or without upstreams; None: that of
-            `tidegate.toml`, else 600.
-        retry_window: Time over which the retry budget holds; None: that of `tidegate.toml`, else 60 s.
+        pools: Worker pools. None: the pools in `tidegate.toml`, else one pool for every queue.
+        timings: Leases, heartbeats and grace times. None: the values in `tidegate.toml`, else the defaults.
+        modules: Other modules that declare task functions of this application. Workers and commands import
+            them after the application's own module. None: the list in `tidegate.toml`.
+        retries_per_minute: The retry budget of the whole system; it also counts tasks without an upstream.
+            None: the value in `tidegate.toml`, else 600.
+        retry_window: Time over which the retry budget holds. None: the value in `tidegate.toml`, else 60 s.
 
     Example:
         >>> app = Tidegate("sqlite:///queue.db")
@@ -65,7 +65,7 @@ class Tidegate(Hooks, TaskAccess):
         ...     return f"hello {name}"
 
     Raises:
-        ConfigError: The URL or a file's setting cannot work.
+        ConfigError: The URL, or a setting in `tidegate.toml`, is invalid.
     """
 
     _core: Core
@@ -124,7 +124,7 @@ class Tidegate(Hooks, TaskAccess):
             settings: Those of `TaskSettings`.
 
         Raises:
-            OptionError: There is no such setting, or a value cannot work.
+            OptionError: There is no such setting, or a value is invalid.
             ConfigError: The function cannot be a task function, or its name is taken.
         """
         fields = read_settings(settings) | self._core.upstream_settings(settings.get("upstream"))
@@ -147,17 +147,18 @@ class Tidegate(Hooks, TaskAccess):
         keys: Sequence[Key] = (),
         **limits: Unpack[UpstreamLimits],
     ) -> Upstream:
-        """Declare an outside service that tasks call; give what is returned to `@app.task(upstream=…)`.
+        """Declare an outside service that tasks call; pass the returned value to `@app.task(upstream=…)`.
 
         Args:
-            name: Its name in the store, the status and the command line.
-            provider: Whose errors its errors are: `openai`, `anthropic`, `dashscope`…; empty: as named.
-            times: The time limits of one call; None: the defaults of `CallTimes`, 600 s in all.
-            keys: API keys that its calls share, the preferred first. Without any, each client has its own.
-            limits: Those of `UpstreamLimits`. A limit that is left out does not apply.
+            name: Its name in the store, in status output and on the command line.
+            provider: The provider whose error formats it uses, such as `openai`, `anthropic` or `dashscope`;
+                empty: the provider that `name` starts with.
+            times: The time limits of one call. None: the defaults of `CallTimes`, 600 s in total.
+            keys: API keys that its calls share, the preferred one first. Without keys, clients use their own.
+            limits: The limits of `UpstreamLimits`. A limit that is left out does not apply.
 
         Raises:
-            OptionError: A limit cannot work, or the name is declared with other ones.
+            OptionError: A limit is invalid, or the name is already declared with other limits.
         """
         made = Upstream(
             name_option("upstream", name),
@@ -177,10 +178,10 @@ class Tidegate(Hooks, TaskAccess):
         return self._core.upstreams.setdefault(name, made)
 
     def function(self, name: str) -> TaskFunction[Any, Any, Any]:
-        """Return the task function of that name; its part after the colon will do if it is the only one.
+        """Return the task function of that name. The part after the colon is enough if it is unambiguous.
 
         Raises:
-            UnknownFunctionError: None, or several.
+            UnknownFunctionError: No function has this name, or several end in it.
         """
         return self._core.function(name)
 
@@ -189,30 +190,30 @@ class Tidegate(Hooks, TaskAccess):
     ) -> list[str]:
         """Store prepared tasks, all or none, and return their ids in order.
 
-        Up to 5,000 are one transaction. More are read from the iterable and staged in parts of 5,000, so
-        that neither they nor a lock are held for long, and become visible at once at the end. If the
+        Up to 5,000 tasks are one transaction. More tasks are staged in parts of 5,000, so that memory use
+        stays small and no lock is held for long. All of them become visible together at the end. If the
         iterable raises, nothing is stored.
 
         Args:
-            tasks: Made by `f.prepare(…)`, of one function or several; an iterator is read as it goes.
-            conn: A connection or session of yours, as for `using(conn=…)`: all are part of the transaction
-                that is open there, and are read before the first is sent.
+            tasks: Tasks made by `f.prepare(…)`, of one function or several. An iterator is read step by step.
+            conn: Your own connection or session, as for `using(conn=…)`. All tasks join its open transaction,
+                and all are read before the first is sent.
 
         Raises:
             KeyConflictError: A key is taken by a task with other arguments. Nothing was stored.
-            UsageError: An item is no prepared task.
+            UsageError: An item is not a prepared task.
         """
         answers = await self._core.enqueue_all((new_task_of(task) async for task in each(tasks)), conn)
         return [answer.task_id for answer in answers]
 
     def enqueue_many_sync(self, tasks: Iterable[PreparedTask], *, conn: Any = None) -> list[str]:
-        """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
+        """Same as `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
         answers = self._core.enqueue_all_sync((new_task_of(task) for task in tasks), conn)
         return [answer.task_id for answer in answers]
 
     @functools.cached_property
     def admin(self) -> Admin:
-        """What operators do: tasks, queues, dead letters, upstreams, workers."""
+        """Operators' methods for tasks, queues, dead letters, upstreams and workers."""
         from tidegate.admin import Admin
 
         return Admin(self._core)
@@ -222,24 +223,25 @@ class Tidegate(Hooks, TaskAccess):
     def worker(
         self, *, pools: Sequence[Pool] | None = None, timings: Timings | None = None
     ) -> EmbeddedWorker:
-        """Return a worker that runs inside this process, to be entered with `async with`.
+        """Return a worker that runs inside this process. Start it with `async with`.
 
-        For web processes, tests and notebooks. All its pools run in the loop that enters it; their leases are
-        renewed from a thread, so that a blocked loop does not lose them. If a lease is lost all the same, the
-        worker stops its tasks, writes nothing of them, and starts again under new ids.
+        Use it in web processes, tests and notebooks. All its pools run in the event loop that starts it. A
+        thread renews their leases, so that a blocked loop does not lose them. If a lease is lost anyway, the
+        worker stops its tasks, writes no results for them, and starts again under new ids.
 
-        What it cannot do, and `tidegate worker` can:
+        Differences from `tidegate worker`:
 
-        - It starts no processes. A `def` function runs in a thread of this process, `async def` with
-          `runs_in="process"` in its loop. Nothing can kill them: one that does not stop keeps its slot.
+        - It starts no processes. A `def` function runs in a thread of this process. An `async def` function
+          runs in the event loop, also with `runs_in="process"`. Nothing can kill a function: if it does not stop,
+          it keeps its slot.
         - Memory and GPU limits (`memory_limit`, `memory_soft_limit`, `vram_limit`, `gpus`), `processes` and
           `child_runs` of a pool have no effect, and `on_child_start` hooks are not run.
-        - A crash, or a loop that is blocked for longer than `stall_limit`, takes all its tasks with it.
+        - A crash, or a loop that is blocked for longer than `stall_limit`, ends all its tasks.
         - It does not replace itself: `ctx.replace_process` has no effect.
 
         Args:
             pools: The pools it serves; None: all pools of this application.
-            timings: None: this application's.
+            timings: Leases, heartbeats and grace times. None: this application's timings.
         """
         from tidegate.worker.embedded import EmbeddedWorker
 
@@ -248,9 +250,9 @@ class Tidegate(Hooks, TaskAccess):
         return EmbeddedWorker(core, served, timings or core.timings, may_restart=True)
 
     async def aclose(self) -> None:
-        """Let go of the store. Safe to repeat; the next use opens it again."""
+        """Close the store. Safe to repeat; the next use opens the store again."""
         await self._core.aclose()
 
     def close(self) -> None:
-        """As `aclose`, from sync code."""
+        """Same as `aclose`, from sync code."""
         run_sync(self.aclose())

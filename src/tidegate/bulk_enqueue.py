@@ -43,7 +43,7 @@ class BulkEnqueue:
             raise
 
     def store_sync(self, tasks: Iterable[NewTask]) -> list[EnqueueResult]:
-        """Same as `store`, for sync code. The iterable is read in the caller's thread."""
+        """Same as `store`, from sync code. The iterable is read in the caller's thread."""
         try:
             for task in tasks:
                 if self._is_full:

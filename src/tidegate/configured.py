@@ -18,7 +18,7 @@ from tidegate.store.rows import EnqueueResult, NewTask
 
 P = ParamSpec("P")
 R = TypeVar("R")
-"""What the task function returns in the end."""
+"""The type of the function's result, awaited if it is a coroutine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ def new_task_of(prepared: PreparedTask) -> NewTask:
     """Return what the store gets of a prepared task.
 
     Raises:
-        UsageError: It is no prepared task.
+        UsageError: It is not a prepared task.
     """
     if not isinstance(prepared, PreparedTask):
         raise UsageError(
-            f"{shown(prepared)} is no prepared task",
+            f"{shown(prepared)} is not a prepared task",
             fix="give app.enqueue_many what f.prepare(…) returned, or use f.enqueue_many([(1,), (2,)])",
         )
     return prepared.new_task
@@ -83,7 +83,7 @@ class Enqueuer(StoreSource, Protocol):
         ...
 
     def enqueue_all_sync(self, tasks: Iterable[NewTask], conn: Any = None) -> Sequence[EnqueueResult]:
-        """As `enqueue_all`, from sync code."""
+        """Same as `enqueue_all`, from sync code."""
         ...
 
     def next_id(self) -> str:
@@ -104,7 +104,7 @@ class ConfiguredTaskFunction(Generic[P, R]):
         options: Mapping[str, Any],
         conn: Any = None,
     ) -> None:
-        """Make it of what `read_options` returned."""
+        """Make it from the values that `read_options` returned."""
         self._spec = spec
         self._signature = signature
         self._enqueuer = enqueuer
@@ -131,7 +131,7 @@ class ConfiguredTaskFunction(Generic[P, R]):
         return self._handle(await self._enqueuer.enqueue_prepared(self._new_task(args, kwargs), self._conn))
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """As `enqueue`, from sync code."""
+        """Same as `enqueue`, from sync code."""
         if self._conn is None:
             return run_sync(self.enqueue(*args, **kwargs))
         return self._handle(self._enqueuer.enqueue_prepared_sync(self._new_task(args, kwargs), self._conn))
@@ -145,15 +145,15 @@ class ConfiguredTaskFunction(Generic[P, R]):
 
         Raises:
             OptionError: The options hold a `key`, which can name one task only.
-            ArgumentsError: The arguments of an item do not fit; the message names its place.
-            UsageError: An item is none of the three forms, or was prepared by another function.
+            ArgumentsError: The arguments of an item do not fit. The message names the item's index.
+            UsageError: An item has none of the three forms, or was prepared by another function.
         """
         self._refuse_key()
         tasks = self._new_tasks_async(calls) if isinstance(calls, AsyncIterable) else self._new_tasks(calls)
         return [self._handle(answer) for answer in await self._enqueuer.enqueue_all(tasks, self._conn)]
 
     def enqueue_many_sync(self, calls: Iterable[CallArguments]) -> list[Handle[R]]:
-        """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
+        """Same as `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
         self._refuse_key()
         answers = self._enqueuer.enqueue_all_sync(self._new_tasks(calls), self._conn)
         return [self._handle(answer) for answer in answers]

@@ -50,7 +50,7 @@ class RetryRequested(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class RetryRequest:
-    """What a function asked for by `ctx.retry`."""
+    """The retry that a function requested with `ctx.retry`."""
 
     after_seconds: float | None
     reason: str
@@ -83,24 +83,24 @@ class RunControl:
     clock: Callable[[], float]
     """Monotonic seconds."""
     started_at: float = 0.0
-    """By `clock`: when the worker started this run."""
+    """When the worker started this run, by `clock`."""
     ends_at: float = float("inf")
-    """By `clock`: when a time limit will stop this run."""
+    """When a time limit will stop this run, by `clock`."""
     is_over: bool = False
     """Whether the run has ended. Code that it left running must make no further call."""
     retry: RetryRequest | None = None
-    """Set once the function called `ctx.retry`. That is the outcome, even if the function goes on."""
+    """Set once the function called `ctx.retry`. This is the outcome, even if the function continues."""
     on_progress: Callable[[Progress], None] = field(default=_ignore_progress)
     """Called with each progress that the function reports."""
     on_emit: Callable[[bytes], bool] = field(default=_ignore_chunk)
-    """Called with each encoded chunk; returns whether there is room. An empty chunk only asks that."""
+    """Called with each encoded chunk; returns whether there is room. An empty chunk stores nothing."""
     scratch_used: bool = False
     calls: CallLog = field(default_factory=CallLog)
     """Written by the transports that the function uses."""
     replacement_reason: str = ""
     """Why this process must be replaced after the run; empty if the task did not ask for it."""
     is_stop_raised: bool = False
-    """Whether the stop has already cut off a blocking call. Calls that the function makes later go on."""
+    """Whether the stop has already cut off a blocking call. Later calls of the function are not cut off."""
     _stop: StopReason | None = field(default=None, init=False)
     _aborts: dict[object, Callable[[], None]] = field(default_factory=dict, init=False)
 
@@ -229,7 +229,7 @@ class Context:
         return self._control.abort_on_stop(abort)
 
     def raise_stop(self) -> NoReturn:
-        """Raise the reason why a call was cut off. Calls that the function makes afterwards go on.
+        """Raise the reason why a call was cut off. Later calls of the function are not cut off.
 
         Raises:
             TaskStopped: Always.
@@ -294,8 +294,8 @@ class Context:
                 uncharged retries.
 
         Raises:
-            RetryRequested: Always, unless `after` cannot work. Let it pass.
-            OptionError: `after` is no duration, or is out of bounds.
+            RetryRequested: Always, unless `after` is invalid. Let it pass.
+            OptionError: `after` is not a duration, or is out of bounds.
         """
         seconds = None if after is None else seconds_option("after", after, most=LONGEST_WAIT_SECONDS)
         if self._control.retry is None:

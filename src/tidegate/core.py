@@ -45,7 +45,7 @@ class Core(HookLists):
         url: Of the database.
         config: What `tidegate.toml` and the environment say.
         pools: Worker pools.
-        timings: Leases, beats and grace times.
+        timings: Leases, heartbeats and grace times.
         modules: Other modules that declare task functions of the application.
         limits: The retry budget of the whole system.
     """
@@ -78,7 +78,7 @@ class Core(HookLists):
     # --- declaring ---------------------------------------------------------------------------------------
 
     def function(self, name: str) -> TaskFunction[Any, Any, Any]:
-        """Return the task function of that name; its part after the colon will do if it is the only one.
+        """Return the task function of that name. The part after the colon is enough if it is unambiguous.
 
         Raises:
             UnknownFunctionError: None, or several.
@@ -149,7 +149,7 @@ class Core(HookLists):
         return task_function
 
     def manifest(self) -> dict[str, Any]:
-        """Return what this application declares, for those who cannot import it."""
+        """Return what this application declares, for processes that cannot import it."""
         return {
             "functions": {
                 name: {
@@ -241,7 +241,7 @@ class Core(HookLists):
         return answers
 
     def enqueue_all_sync(self, tasks: Iterable[NewTask], conn: Any = None) -> Sequence[EnqueueResult]:
-        """As `enqueue_all`, from sync code."""
+        """Same as `enqueue_all`, from sync code."""
         if conn is not None:
             return self.store.enqueue_within_sync(conn, list(tasks))
         bulk_enqueue = run_sync(self._begin_bulk_enqueue())
@@ -253,7 +253,7 @@ class Core(HookLists):
         return BulkEnqueue(await self.opened_store(), self.next_id())
 
     async def aclose(self) -> None:
-        """Let go of the store. Safe to repeat; the next use opens it again."""
+        """Close the store. Safe to repeat; the next use opens the store again."""
         self._opened_in_pid = 0
         await self.store.close()
 

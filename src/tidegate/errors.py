@@ -92,19 +92,19 @@ class ArgumentsError(UsageError):
 
     code = "TG104"
     path: str = ""
-    """Which argument or part of it: `doc.tags[0]`; empty: all of them."""
+    """The wrong argument or part of one, such as `doc.tags[0]`; empty if it concerns all arguments."""
     type: str = ""
-    """The class of the value there, by its name; empty: its class is not the trouble."""
+    """The name of the value's class; empty if its class is not the problem."""
     size: int | None = None
-    """Bytes that were to be stored, where they are too many; None: they were not counted to the end."""
+    """Size of the arguments in bytes, if they are too large; None if counting stopped early."""
     limit: int | None = None
-    """Bytes that may be stored, where there are too many."""
+    """The largest allowed size in bytes, if the arguments are too large."""
     function: str = ""
-    """The function, as `module:function`; empty where there is none."""
+    """The function, as `module:function`; empty if there is none."""
     signature: str = ""
     """Its parameters: `(a, b=2)`."""
     index: int | None = None
-    """The place of the task in what `enqueue_many` was given, from 0; None: it was one task alone."""
+    """The index of the task in the argument of `enqueue_many`, from 0; None for a single enqueue."""
 
 
 class OptionError(UsageError):
@@ -112,9 +112,9 @@ class OptionError(UsageError):
 
     code = "TG105"
     option: str = ""
-    """Its name; of two that exclude each other, the first."""
+    """The option's name. If two options exclude each other, the first one."""
     value: object = None
-    """What was given. In another process it is its `repr`, if it cannot be pickled."""
+    """The given value. In another process it is the value's `repr` if the value cannot be pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.fix, self.facts | _picklable(self.facts)))
@@ -134,7 +134,7 @@ class UnknownFunctionError(UsageError):
 
     code = "TG110"
     function: str = ""
-    """The name that was asked for."""
+    """The name that the caller gave."""
 
 
 class UnknownUpstreamError(UsageError):
@@ -142,7 +142,7 @@ class UnknownUpstreamError(UsageError):
 
     code = "TG111"
     upstream: str = ""
-    """The name that was asked for."""
+    """The name that the caller gave."""
 
 
 class NotAcceptedError(UsageError):
@@ -150,13 +150,13 @@ class NotAcceptedError(UsageError):
 
     code = "TG120"
     functions: tuple[str, ...] = ()
-    """Task functions that no application declares, where that is why."""
+    """Task functions that no application declares, if this caused the error."""
     place: str = ""
-    """The database that the tasks moved to, or are on their way to, where that is why."""
+    """The database that the tasks moved to, or are moving to, if this caused the error."""
     workers: int = 0
-    """Live workers at the source of a move, where that is why."""
+    """Number of live workers at the source of a move, if this caused the error."""
     running: int = 0
-    """Tasks that run at the source of a move, where that is why."""
+    """Number of running tasks at the source of a move, if this caused the error."""
 
 
 class TaskNotFoundError(NotAcceptedError):
@@ -164,7 +164,7 @@ class TaskNotFoundError(NotAcceptedError):
 
     code = "TG121"
     task_id: str = ""
-    """As it was asked for: it may be a short id."""
+    """The id as the caller gave it, which may be a short id."""
 
 
 class WrongStateError(NotAcceptedError):
@@ -173,9 +173,9 @@ class WrongStateError(NotAcceptedError):
     code = "TG122"
     task_id: str = ""
     state: str = ""
-    """Its state, a word of `State`."""
+    """The task's state, a value of `State`."""
     batch_id: str = ""
-    """Where it is no task but the batch of an `enqueue_many`, which is gone or closed."""
+    """The batch of an `enqueue_many` that was deleted or closed; empty if the error is about a task."""
 
 
 class ConfigError(TidegateError):
@@ -185,28 +185,28 @@ class ConfigError(TidegateError):
     place: str = ""
     """The file, table of a file, variable, database or address that is wrong, without secrets."""
     option: str = ""
-    """The setting there, where it is one."""
+    """The wrong setting at that place; empty if it is not a setting."""
     function: str = ""
-    """The task function that cannot be declared, where it is one."""
+    """The task function that cannot be declared; empty if it is not about one."""
     parameter: str = ""
-    """Its parameter with an annotation that is of no use, or `return`."""
+    """The function's parameter with an unusable annotation, or `return`."""
 
 
 class SchemaError(ConfigError):
-    """The database's schema is older than this version of Tidegate needs, too new, or of another generation.
+    """The database's schema is too old, too new, or of another generation for this version of Tidegate.
 
     `place` is the database, without credentials.
     """
 
     code = "TG201"
     database_version: int | None = None
-    """Number of the database's newest migration; None: it has none, or another generation's."""
+    """Number of the database's newest migration; None if it has none of this generation."""
     code_version: int | None = None
     """Number of the newest migration that this version of Tidegate knows."""
     generation: str = ""
-    """Name of the migration by which the database is of another generation; empty: it is of this one."""
+    """Name of the migration that shows that the database is of another generation; else empty."""
     schema: str = ""
-    """The schema of a PostgreSQL database, where no tables of Tidegate are in it."""
+    """The schema of a PostgreSQL database, if it contains no tables of Tidegate."""
 
 
 class StoreError(TidegateError):
@@ -226,13 +226,13 @@ class StoreUnavailableError(StoreError):
 
     code = "TG301"
     may_pass: bool = False
-    """Whether the trouble may pass by itself: a server that restarts, no connection left."""
+    """Whether the problem may end by itself, such as a restarting server or too many connections."""
     sqlstate: str = ""
-    """PostgreSQL's code of the failure; empty: it said none."""
+    """PostgreSQL's error code; empty if there is none."""
     seconds: float | None = None
-    """How long it was waited for, where it did not answer in time."""
+    """Seconds that the caller waited, if the store did not answer in time."""
     is_replaced: bool = False
-    """Whether the file was replaced while it was in use."""
+    """Whether the database file was replaced while it was open."""
 
 
 class StoreBusyError(StoreError):
@@ -240,7 +240,7 @@ class StoreBusyError(StoreError):
 
     code = "TG302"
     seconds: float | None = None
-    """How long the lock was waited for; None: not stated."""
+    """Seconds that the caller waited for the lock; None if unknown."""
 
 
 class ResultTimeoutError(TidegateError, TimeoutError):
@@ -249,7 +249,7 @@ class ResultTimeoutError(TidegateError, TimeoutError):
     code = "TG400"
     task_id: str = ""
     seconds: float = 0.0
-    """How long it was waited for."""
+    """Seconds that the caller waited."""
 
 
 class TaskFailedError(TidegateError):
@@ -258,7 +258,7 @@ class TaskFailedError(TidegateError):
     code = "TG401"
     task_id: str = ""
     reason: str = ""
-    """A word of `Reason`."""
+    """A value of `Reason`."""
     error_class: str = ""
     """Dotted name of the exception class; empty if there was none."""
     error_message: str = ""
@@ -285,9 +285,9 @@ class UpstreamParkedError(UpstreamError):
 
     code = "TG501"
     reason: str = ""
-    """A word of `Reason`."""
+    """A value of `Reason`."""
     wait_seconds: float | None = None
-    """Until the call is worth another try; None: only a person opens the gate."""
+    """Seconds until the call should be tried again; None if only a person can open the gate."""
 
 
 class CallTooLargeError(UpstreamError):

@@ -78,7 +78,7 @@ class Handle(TaskReference, Generic[R_co]):
         self.id = task_id
         """The `task_id`: a UUIDv7 as text."""
         self.created = created
-        """False: another task was there before (same key or unique name); None: made from an id alone."""
+        """False if a task with the same key or unique name already existed; None if made from an id."""
         self._source = source
         self._decode = decode
 
@@ -86,7 +86,7 @@ class Handle(TaskReference, Generic[R_co]):
         return f"Handle({self.id!r})"
 
     async def status(self) -> TaskStatus:
-        """Return where the task is and how far it has come.
+        """Return the task's state and progress.
 
         Raises:
             TaskNotFoundError: No such task, or its retention time is over.
@@ -95,21 +95,21 @@ class Handle(TaskReference, Generic[R_co]):
         if self.id not in rows:
             raise TaskNotFoundError(
                 f"no task has the id {self.id}",
-                fix="check the id; finished tasks go after 7 days",
+                fix="check the id; finished tasks are deleted after 7 days",
                 task_id=self.id,
             )
         return task_status(rows[self.id])
 
     async def result(self, timeout: Seconds | None = None) -> R_co:
-        """Wait for the end and return what the body returned, decoded by its annotation.
+        """Wait until the task ends and return its result, decoded by the function's annotation.
 
         Args:
-            timeout: Seconds, a timedelta, or text such as `30s`; None waits for as long as it takes, 0 looks
+            timeout: Seconds, a timedelta, or text such as `30s`; None waits without a limit, 0 checks
                 once.
 
         Raises:
-            OptionError: The timeout is no duration.
-            ResultTimeoutError: Not final in time; the task goes on.
+            OptionError: The timeout is not a duration.
+            ResultTimeoutError: The task is not final in time. It continues.
             TaskFailedError: It is dead.
             TaskCancelledError: It was cancelled.
             TaskNotFoundError: No such task.
@@ -132,13 +132,13 @@ class Handle(TaskReference, Generic[R_co]):
         )
 
     async def stream(self, after: int = 0) -> AsyncIterator[Chunk]:
-        """Yield what the task emits, from its beginning to its end, as it comes.
+        """Yield the task's chunks as they arrive, from the first one to the end of the task.
 
-        Ends when the task is final, however it ended; `result()` says how. A repeated run's chunks follow
-        those of the run before it: `chunk.run` tells them apart.
+        Ends when the task is final, with any outcome; `result()` returns the outcome. If the task runs again,
+        the new chunks follow the old ones. `chunk.run` shows which run emitted a chunk.
 
         Args:
-            after: Number of the last chunk that is known already; 0 for the whole stream.
+            after: Number of the last chunk that the caller has; 0 for the whole stream.
 
         Raises:
             TaskNotFoundError: No such task.
@@ -149,7 +149,7 @@ class Handle(TaskReference, Generic[R_co]):
                     yield chunk
 
     async def _chunks(self, after: int) -> AsyncGenerator[list[Chunk], None]:
-        """Yield the chunks that follow, all that are there at once."""
+        """Yield the chunks after this number, each time all that are available."""
         from tidegate.codec import decode
 
         watch = self._source.task_watcher(await self._source.opened_store())
@@ -162,30 +162,30 @@ class Handle(TaskReference, Generic[R_co]):
                 ]
 
     async def cancel(self, why: str = "", *, force: bool = False) -> CancelStatus:
-        """Cancel the task wherever it is.
+        """Cancel the task, in any state.
 
-        A waiting one is cancelled at once. A running one is asked to stop and never runs again; if its
-        body finishes first, it stays succeeded.
+        A waiting task is cancelled at once. A running task is asked to stop and never runs again. If its
+        function returns first, the task stays succeeded.
 
         Args:
             why: Kept in the history.
-            force: Do not wait for a body that does not listen: a child process is killed, a coroutine or
-                thread is left behind.
+            force: Do not wait for a function that ignores the request: its child process is killed, or its
+                coroutine or thread is abandoned.
         """
         answers = await (await self._source.opened_store()).cancel([self.id], why=why, force=force)
         return answers[self.id]
 
     async def history(self) -> list[HistoryEntry]:
-        """Return every run and act of the task, oldest first."""
+        """Return every run of the task and every action on it, oldest first."""
         return [history_entry(row) for row in await (await self._source.opened_store()).get_history(self.id)]
 
     def status_sync(self) -> TaskStatus:
-        """As `status`, from sync code."""
+        """Same as `status`, from sync code."""
         return run_sync(self.status())
 
     @require_timeout
     def result_sync(self, timeout: Seconds) -> R_co:
-        """As `result`, from sync code, where the timeout must be given.
+        """Same as `result`, from sync code, where the timeout must be given.
 
         Raises:
             UsageError: No timeout: a sync caller that waits for ever holds its thread for ever.
@@ -193,21 +193,21 @@ class Handle(TaskReference, Generic[R_co]):
         return run_sync(self.result(timeout))
 
     def stream_sync(self, after: int = 0) -> Iterator[Chunk]:
-        """As `stream`, from sync code: each step blocks until there is another chunk or the task is final."""
+        """Same as `stream`, from sync code: each step blocks until the next chunk or the end of the task."""
         parts = self._chunks(after)
         try:
             while (part := run_sync(anext(parts, None))) is not None:
                 yield from part
         finally:
-            with contextlib.suppress(UsageError):  # closed where nothing can be awaited any more
+            with contextlib.suppress(UsageError):  # closed at a moment when nothing can be awaited
                 run_sync(parts.aclose())
 
     def cancel_sync(self, why: str = "", *, force: bool = False) -> CancelStatus:
-        """As `cancel`, from sync code."""
+        """Same as `cancel`, from sync code."""
         return run_sync(self.cancel(why, force=force))
 
     def history_sync(self) -> list[HistoryEntry]:
-        """As `history`, from sync code."""
+        """Same as `history`, from sync code."""
         return run_sync(self.history())
 
 
@@ -226,14 +226,14 @@ async def wait_until_final(
     while (stored := await store.get_result(task_id)) is None:
         try:
             async with asyncio.timeout_at(ends_at):
-                await watch.final(task_id)  # and yet it need not be: a dead one may have been redriven
+                await watch.final(task_id)  # later a dead task may be redriven
         except TimeoutError:
             stored = await store.get_result(task_id)
             break
     if stored is None:
         raise ResultTimeoutError(
             f"task {task_id} is not final after {timeout or 0:g} s",
-            fix="it goes on; ask again later",
+            fix="it continues; ask again later",
             task_id=task_id,
             seconds=timeout or 0.0,
         )

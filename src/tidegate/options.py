@@ -1,4 +1,4 @@
-"""What a caller may set for one task at its enqueue: the options, how each is read, and what it sets."""
+"""The options of one enqueue: how each is read, and which field it sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidegate.readers import (
 
 
 class EnqueueOptions(TypedDict, total=False):
-    """The options of `f.using(…)`. What is missing or None is the task function's own.
+    """The options of `f.using(…)`. An option that is missing or None takes the task function's value.
 
     Durations are seconds, a timedelta, or text such as `30s`, `5m`, `1h`.
     """
@@ -34,29 +34,30 @@ class EnqueueOptions(TypedDict, total=False):
     priority: Priority | str | None
     """`interactive`, `normal` or `bulk`."""
     tenant: str | None
-    """Who the task is for."""
+    """The tenant that the task belongs to."""
     delay: Seconds | None
-    """Time until it is due."""
+    """Time until the task is due."""
     run_at: datetime | None
-    """The moment it is due, with a time zone. In the past: at once."""
+    """The moment when the task is due, with a time zone. A past moment makes it due at once."""
     total_timeout: Seconds | None
     """Time for the whole task from its first start; waits for an upstream do not count. May be `NO_LIMIT`."""
     deadline: Deadline | None
     """A moment with a time zone, or a time from the enqueue, at which the task ends even if it still waits.
-    `NO_LIMIT`: none."""
+    `NO_LIMIT` means no deadline."""
     timeout: Seconds | None
     """Time for one attempt."""
     max_attempts: int | None
     """Charged attempts, 1 to 1,000."""
     key: str | None
-    """Idempotency key, 255 characters at most. For `key_kept` the same key names the first task, whatever its
-    state. With other arguments it is an error."""
+    """Idempotency key, 255 characters at most. During `key_kept` the same key returns the first task, in any
+    state. The same key with other arguments is an error."""
     key_kept: Seconds | None
-    """7 days unless given."""
+    """How long the key is kept; 7 days by default."""
     unique: str | None
-    """`until_final`, or a time such as `1h`: one task by function and arguments until then."""
+    """Refuse an equal task (same function and arguments) until this one ends (`until_final`), or for a time
+    such as `1h`."""
     labels: Mapping[str, str] | None
-    """A few names and values to find it by."""
+    """A few names and values by which the task can be found."""
 
 
 def priority_option(option: str, value: Priority | str) -> Priority:
@@ -97,14 +98,14 @@ def _labels(option: str, labels: Mapping[str, str]) -> dict[str, str]:
 
 
 class EnqueueOption(NamedTuple):
-    """How one option is read, and what it sets."""
+    """How one option is read, and which field it sets."""
 
     field: str
     """The field of `NewTask` that it sets."""
     read: Callable[[str, Any], Any]
     """Takes the option's name, for errors, and its value. Returns the value of the field."""
     http: tuple[str, ...] = ()
-    """Its fields in a request of the HTTP API. One at most may be given."""
+    """Its fields in a request of the HTTP API. At most one may be given."""
     for_operators: bool = False
     """Whether a request with it must come from an operator or admin."""
 
@@ -138,10 +139,10 @@ def read_options(given: Mapping[str, object], *, names: Mapping[str, str] | None
 
     Args:
         given: Values by option. None: not given.
-        names: What errors call an option, where the caller knows it by another name.
+        names: The option names to use in errors, if the caller uses other names.
 
     Raises:
-        OptionError: A value cannot work; it names the option, the value and the fix.
+        OptionError: A value is invalid. The error names the option, the value and the fix.
     """
     require_names(given, ENQUEUE_OPTIONS)
     names = names or {}

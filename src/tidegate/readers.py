@@ -104,7 +104,7 @@ def seconds_option(
 
 
 def wait_option(option: str, value: Seconds) -> float:
-    """Return a duration in seconds of any size, since a task may compute it: below 0, or not a number.
+    """Return a duration in seconds of any size. A task may compute it, so it may be below 0 or not a number.
 
     Raises:
         OptionError: It is no duration.

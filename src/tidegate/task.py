@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class TaskFunction(Generic[P, C, R]):
-    """What `@app.task` makes of a function. Calling it stays a plain call; `enqueue` stores a task."""
+    """A declared task function, made by `@app.task`. A call runs it directly; `enqueue` stores a task."""
 
     def __init__(self, function: Callable[..., Any], spec: TaskSpec, enqueuer: Enqueuer) -> None:
         self.function = function
@@ -51,9 +51,9 @@ class TaskFunction(Generic[P, C, R]):
         return self.using()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
-        """Call the function here and now, without any queue.
+        """Call the function directly, without a queue.
 
-        A context that is not given is a detached one: never cancelled, no limits.
+        If no context is given, the function gets a detached one: never cancelled, no limits.
         """
         name = self.signature.context
         if name is None or name in kwargs or any(isinstance(arg, Context) for arg in args):
@@ -73,7 +73,7 @@ class TaskFunction(Generic[P, C, R]):
         return await self._without_options.enqueue(*args, **kwargs)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """As `enqueue`, from sync code."""
+        """Same as `enqueue`, from sync code."""
         return self._without_options.enqueue_sync(*args, **kwargs)
 
     async def enqueue_many(
@@ -89,8 +89,8 @@ class TaskFunction(Generic[P, C, R]):
                 or what `f.prepare(…)` returned.
 
         Raises:
-            ArgumentsError: The arguments of an item do not fit; the message names its place.
-            UsageError: An item is none of these, or was prepared by another function.
+            ArgumentsError: The arguments of an item do not fit. The message names the item's index.
+            UsageError: An item has none of these forms, or was prepared by another function.
 
         Example:
             >>> await greet.enqueue_many([("Ada",), {"name": "Alan"}])  # doctest: +SKIP
@@ -98,7 +98,7 @@ class TaskFunction(Generic[P, C, R]):
         return await self._without_options.enqueue_many(calls)
 
     def enqueue_many_sync(self, calls: Iterable[CallArguments]) -> list[Handle[R]]:
-        """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
+        """Same as `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
         return self._without_options.enqueue_many_sync(calls)
 
     def handle(self, task_id: str) -> Handle[R]:
@@ -119,7 +119,7 @@ class TaskFunction(Generic[P, C, R]):
             options: Those of `EnqueueOptions`.
 
         Raises:
-            OptionError: There is no such option, or a value cannot work.
+            OptionError: There is no such option, or a value is invalid.
         """
         return ConfiguredTaskFunction(self.spec, self.signature, self._enqueuer, read_options(options), conn)
 
@@ -143,6 +143,6 @@ class TaskDecorator:
 
 
 def defined_at(function: Callable[..., Any]) -> str:
-    """Return where a function stands: `app.py:12`."""
+    """Return where a function is defined: `app.py:12`."""
     code = inspect.unwrap(function).__code__
     return f"{code.co_filename}:{code.co_firstlineno}"

@@ -41,18 +41,18 @@ class TaskAccess:
         return await self.handle(task_id).history()
 
     def status_sync(self, task_id: str) -> TaskStatus:
-        """Same as `status`, for sync code."""
+        """Same as `status`, from sync code."""
         return self.handle(task_id).status_sync()
 
     @require_timeout
     def result_sync(self, task_id: str, timeout: Seconds) -> Any:
-        """Same as `result`, for sync code. The timeout is required."""
+        """Same as `result`, from sync code. The timeout is required."""
         return self.handle(task_id).result_sync(timeout)
 
     def cancel_sync(self, task_id: str, why: str = "", *, force: bool = False) -> CancelStatus:
-        """Same as `cancel`, for sync code."""
+        """Same as `cancel`, from sync code."""
         return self.handle(task_id).cancel_sync(why, force=force)
 
     def history_sync(self, task_id: str) -> list[HistoryEntry]:
-        """Same as `history`, for sync code."""
+        """Same as `history`, from sync code."""
         return self.handle(task_id).history_sync()

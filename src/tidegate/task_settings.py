@@ -54,22 +54,22 @@ class TaskSettings(TypedDict, total=False):
     upstream: Upstream | str | None
     """The outside service it calls, if any: what `app.upstream(…)` returned, or its name."""
     rate_limit: str | None
-    """Runs started in a time, such as `50/min`, by all workers together."""
+    """How many runs all workers together may start in a time, such as `50/min`."""
     timeout: Seconds
     """Time for one attempt; 300 s, or 15 min with an upstream, unless given. May be `NO_LIMIT`, not None."""
     total_timeout: Seconds
     """Time for the whole task from its first start, over all its runs; 30 min, or 1 h with an upstream,
     unless given. Time that the task waits for an upstream, parked or behind its gate, is not counted."""
     deadline: Seconds | None
-    """Time for the whole task from each enqueue, which nothing stops; none unless given."""
+    """Time for the whole task from its enqueue; waits of every kind count. None unless given."""
     max_attempts: int
     """Charged attempts before it is dead; 3 unless given."""
     backoff: Backoff | Seconds | None
     """`Exponential` (10 s doubled, 600 s at most, unless given), `Polynomial` or `Fixed`; a duration alone
     means `Fixed`."""
     retry: Sequence[Rule | type[BaseException] | Reason | str]
-    """Rules by `on(…)` and `discard(…)`; the first that matches counts. An exception class or a reason alone
-    means `on(…)` it."""
+    """Rules made by `on(…)` and `discard(…)`; the first that matches applies. An exception class or a reason
+    alone stands for `on(…)` with it."""
     on_unknown: str
     """`retry` (unless given) or `dead`, for failures of unknown meaning."""
     on_crash: str
@@ -80,7 +80,7 @@ class TaskSettings(TypedDict, total=False):
     memory_limit: Size | None
     """Bytes, or text such as `2GiB`, that its child process may hold."""
     cancel_grace: Seconds | None
-    """Seconds after which a cancelled body is closed by force; None: at its time limit."""
+    """Seconds after which a cancelled function is stopped by force; None: at its time limit."""
 
 
 class _Setting(NamedTuple):
@@ -91,7 +91,7 @@ class _Setting(NamedTuple):
     read: Callable[[str, Any], Any]
     """Takes the name, for errors, and the value. Returns the value of the field."""
     may_be_none: bool = False
-    """Whether None means: not given."""
+    """Whether None counts as not given."""
 
 
 def on(
@@ -105,10 +105,10 @@ def on(
     Args:
         error: An exception class, or a reason such as `"timeout"`.
         wait: A duration, or a backoff; None: the function's own.
-        attempts: Charged attempts for this kind, beside `max_attempts`.
+        attempts: Charged attempts for this kind, in addition to the limit `max_attempts`.
 
     Raises:
-        OptionError: A value cannot work.
+        OptionError: A value is invalid.
     """
     return Rule(
         _error_or_reason(error),
@@ -127,7 +127,7 @@ def _rules(option: str, retry: Sequence[Rule | type[BaseException] | Reason | st
     """Return the rules of `retry=[…]`; an exception class or a reason alone means `on(…)` it.
 
     Raises:
-        OptionError: It is no list, or an item means nothing.
+        OptionError: It is not a list, or an item is not a rule.
     """
     if isinstance(retry, str) or not isinstance(retry, Sequence):
         raise wrong(option, retry, 'write a list: retry=[on(ValueError, wait="5s"), discard(KeyError)]')
@@ -176,7 +176,7 @@ def read_settings(given: TaskSettings) -> dict[str, Any]:
     """Check the settings of a task function and return the fields of `TaskSpec` that they set.
 
     Raises:
-        OptionError: There is no such setting, or a value cannot work.
+        OptionError: There is no such setting, or a value is invalid.
     """
     values: Mapping[str, Any] = given
     require_names(values, TaskSettings.__annotations__)
@@ -232,8 +232,8 @@ def function_name(function: Callable[..., Any]) -> str:
     """Return the stable name of a function: `module:function`, never `__main__`.
 
     Raises:
-        ConfigError: A lambda, a function inside another one, or one of a script that is no file, which no
-            worker could find again.
+        ConfigError: The function is a lambda, is defined inside another function, or is in a script without
+            a file. No worker could import it.
     """
     qualname = function.__qualname__
     if "<" in qualname:

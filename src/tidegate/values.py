@@ -49,9 +49,9 @@ class TaskStatus:
     due_at: datetime | None
     """When the task becomes or became due."""
     held_until_at: datetime | None
-    """Until when a due task still waits for a gate or budget; None if it does not."""
+    """When a due task that waits for a gate or budget may start; None if it does not."""
     held_by: str | None
-    """What it then waits for: its upstream's `gate`, or the retry budget of the `upstream` or `system`."""
+    """What that task waits for: its upstream's `gate`, or the retry budget of `upstream` or `system`."""
     started_at: datetime | None
     """Start of the present or last run."""
     finished_at: datetime | None
@@ -64,7 +64,7 @@ class TaskStatus:
     is_cancel_requested: bool
     """Whether a cancel was requested. The function of a running task is asked to stop."""
     reason: str
-    """Why the last run failed, a word of `Reason`; empty if none did."""
+    """Why the last run failed, a value of `Reason`; empty if none did."""
     message: str
     """Message of the last failure, or why the task waits."""
     progress: Progress | None
@@ -94,9 +94,9 @@ class HistoryEntry:
     outcome: str
     """`succeeded`, `retrying`, `released`, `dead`, `cancelled`; empty while it runs."""
     verdict: str
-    """A word of `Verdict`; empty unless it failed."""
+    """A value of `Verdict`; empty unless it failed."""
     reason: str
-    """A word of `Reason`; empty unless it failed."""
+    """A value of `Reason`; empty unless it failed."""
     charge: str
     """The counter that the run added to: `attempt`, `park`, `crash`…"""
     error_class: str

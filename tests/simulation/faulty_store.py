@@ -51,7 +51,7 @@ class _StoreCall:
     arguments: tuple[Any, ...]
     options: dict[str, Any]
     error: str
-    """The error inside the transaction; empty for none."""
+    """The error inside the transaction; empty if there is none."""
     is_locked: bool
     """Whether it may read at most."""
 

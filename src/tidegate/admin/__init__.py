@@ -10,7 +10,7 @@ from tidegate.admin.upstreams import UpstreamAdmin
 
 
 class Admin:
-    """What operators do with a queue. Each method has a twin for sync code, named `…_sync`.
+    """Operators' methods. Each method has a twin for sync code, named `…_sync`.
 
     Example:
         >>> [queue.queue for queue in await app.admin.queues.list() if queue.blocked]  # doctest: +SKIP

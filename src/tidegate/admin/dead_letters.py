@@ -35,10 +35,10 @@ class DeadLetterAdmin:
         Args:
             after: The last task id of the page before.
             limit: 1 to 1,000.
-            filters: Those of `DeadLetterFilters`; without any: all dead letters.
+            filters: Filters of `DeadLetterFilters`. Without filters: all dead letters.
 
         Raises:
-            OptionError: A value cannot work.
+            OptionError: A value is invalid.
             TaskNotFoundError: No task has the id `after`.
         """
         limit = whole_option("limit", limit, most=MOST_LISTED)
@@ -50,7 +50,7 @@ class DeadLetterAdmin:
     def list_sync(
         self, *, after: str | None = None, limit: int = 50, **filters: Unpack[DeadLetterFilters]
     ) -> builtins.list[DeadLetter]:
-        """As `list`, from sync code."""
+        """Same as `list`, from sync code."""
         return run_sync(self.list(after=after, limit=limit, **filters))
 
     async def get(self, task_id: str) -> DeadLetter:
@@ -66,7 +66,7 @@ class DeadLetterAdmin:
         return dead_letter_of_task(row, "" if result is None else result.error_class)
 
     def get_sync(self, task_id: str) -> DeadLetter:
-        """As `get`, from sync code."""
+        """Same as `get`, from sync code."""
         return run_sync(self.get(task_id))
 
     async def as_test(self, task_id: str) -> str:
@@ -87,16 +87,16 @@ class DeadLetterAdmin:
         return write_test(await read_recorded(store, task_id, only_dead=True), self._source).source
 
     def as_test_sync(self, task_id: str) -> str:
-        """As `as_test`, from sync code."""
+        """Same as `as_test`, from sync code."""
         return run_sync(self.as_test(task_id))
 
     async def count(self, **filters: Unpack[DeadLetterFilters]) -> int:
-        """Return how many dead letters match; without a filter: all."""
+        """Return how many dead letters match; without a filter, the number of all."""
         store = await self._source.opened_store()
         return await store.count_dead_letters(await dead_letters.task_filter(store, filters))
 
     def count_sync(self, **filters: Unpack[DeadLetterFilters]) -> int:
-        """As `count`, from sync code."""
+        """Same as `count`, from sync code."""
         return run_sync(self.count(**filters))
 
     async def redrive(
@@ -109,18 +109,19 @@ class DeadLetterAdmin:
     ) -> DeadLetterReport:
         """Send dead letters back to the main queue: by id, by filter, or all of them.
 
-        Only those whose function some application declares. By filter they go in chunks, and one that fails
-        again meanwhile is not taken twice. Its counters start from zero; the history stays.
+        Dead letters whose function no application declares are skipped. A filter sends them in chunks, and a
+        task that fails again meanwhile is not sent twice. A redriven task's counters start from zero; its
+        history stays.
 
         Args:
-            task_ids: One or several; then no filter.
-            everything: All dead letters; then neither ids nor a filter.
+            task_ids: One id or several; cannot be combined with a filter.
+            everything: All dead letters; cannot be combined with ids or a filter.
             dry_run: Only count.
-            filters: Those of `DeadLetterFilters`.
+            filters: Filters of `DeadLetterFilters`.
 
         Raises:
-            UsageError: Neither ids nor a filter nor `everything` is given, or more than one of them.
-            NotAcceptedError: The named function, or that of a named task, is declared by no application.
+            UsageError: Give exactly one of ids, a filter and `everything`.
+            NotAcceptedError: No application declares the given function, or the function of a given task.
         """
         store, choice = await self._choice(task_ids, filters, everything=everything)
         if dry_run:
@@ -135,7 +136,7 @@ class DeadLetterAdmin:
         dry_run: bool = False,
         **filters: Unpack[DeadLetterFilters],
     ) -> DeadLetterReport:
-        """As `redrive`, from sync code."""
+        """Same as `redrive`, from sync code."""
         return run_sync(self.redrive(task_ids, everything=everything, dry_run=dry_run, **filters))
 
     async def purge(
@@ -149,13 +150,13 @@ class DeadLetterAdmin:
         """Delete dead letters for good, with arguments and history: by id, by filter, or all of them.
 
         Args:
-            task_ids: One or several; then no filter.
-            everything: All dead letters; then neither ids nor a filter.
+            task_ids: One id or several; cannot be combined with a filter.
+            everything: All dead letters; cannot be combined with ids or a filter.
             dry_run: Only count.
-            filters: Those of `DeadLetterFilters`.
+            filters: Filters of `DeadLetterFilters`.
 
         Raises:
-            UsageError: Neither ids nor a filter nor `everything` is given, or more than one of them.
+            UsageError: Give exactly one of ids, a filter and `everything`.
         """
         store, choice = await self._choice(task_ids, filters, everything=everything)
         if dry_run:
@@ -170,7 +171,7 @@ class DeadLetterAdmin:
         dry_run: bool = False,
         **filters: Unpack[DeadLetterFilters],
     ) -> DeadLetterReport:
-        """As `purge`, from sync code."""
+        """Same as `purge`, from sync code."""
         return run_sync(self.purge(task_ids, everything=everything, dry_run=dry_run, **filters))
 
     async def _choice(

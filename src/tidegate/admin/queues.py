@@ -11,7 +11,7 @@ from tidegate.operations.overview import read_queues
 
 
 class QueueAdmin:
-    """Queues at a glance. Nothing here scans finished tasks."""
+    """Counts of tasks by queue. No method here scans finished tasks."""
 
     def __init__(self, source: AdminSource) -> None:
         self._source = source
@@ -22,7 +22,7 @@ class QueueAdmin:
         return [queue_status(row) for row in await read_queues(store)]
 
     def list_sync(self) -> builtins.list[QueueStatus]:
-        """As `list`, from sync code."""
+        """Same as `list`, from sync code."""
         return run_sync(self.list())
 
 
@@ -39,5 +39,5 @@ class WorkerAdmin:
         return [worker_status(row, now) for row in rows]
 
     def list_sync(self) -> builtins.list[WorkerStatus]:
-        """As `list`, from sync code."""
+        """Same as `list`, from sync code."""
         return run_sync(self.list())

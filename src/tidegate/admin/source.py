@@ -1,4 +1,4 @@
-"""What `app.admin` needs of an application."""
+"""The parts of an application that `app.admin` uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.worker.application import Runnable
 
 
 class AdminSource(Protocol):
-    """An application, as far as its administration needs it."""
+    """The parts of an application that its administration uses."""
 
     @property
     def functions(self) -> Mapping[str, Runnable]:

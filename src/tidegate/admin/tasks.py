@@ -32,7 +32,7 @@ class TaskFilters(TypedDict, total=False):
     """The full name of the task function."""
     tenant: str | None
     reason: str | None
-    """Of the last failure, a word of `Reason`."""
+    """The reason of the last failure, a value of `Reason`."""
     labels: Mapping[str, str] | None
 
 
@@ -50,10 +50,10 @@ class TaskAdmin:
         Args:
             after: The last task id of the page before.
             limit: 1 to 1,000.
-            filters: Those of `TaskFilters`; without any: all tasks.
+            filters: Filters of `TaskFilters`. Without filters: all tasks.
 
         Raises:
-            OptionError: A value cannot work.
+            OptionError: A value is invalid.
             TaskNotFoundError: No task has the id `after`.
         """
         require_names(filters, TaskFilters.__annotations__)
@@ -74,7 +74,7 @@ class TaskAdmin:
     def list_sync(
         self, *, after: str | None = None, limit: int = 50, **filters: Unpack[TaskFilters]
     ) -> builtins.list[TaskStatus]:
-        """As `list`, from sync code."""
+        """Same as `list`, from sync code."""
         return run_sync(self.list(after=after, limit=limit, **filters))
 
     async def explain(self, task_id: str) -> WaitExplanation:
@@ -89,13 +89,15 @@ class TaskAdmin:
         return WaitExplanation(row.id, row.state, tuple(reasons))
 
     def explain_sync(self, task_id: str) -> WaitExplanation:
-        """As `explain`, from sync code."""
+        """Same as `explain`, from sync code."""
         return run_sync(self.explain(task_id))
 
     async def cancel(
         self, task_ids: TaskIds, why: str = "", *, force: bool = False
     ) -> dict[str, CancelStatus]:
-        """Cancel tasks wherever they are; answer by id. A running one is asked to stop and never runs again.
+        """Cancel tasks in any state; return a status by id.
+
+        A running task is asked to stop and never runs again.
 
         Args:
             task_ids: One or several.
@@ -108,33 +110,33 @@ class TaskAdmin:
     def cancel_sync(
         self, task_ids: TaskIds, why: str = "", *, force: bool = False
     ) -> dict[str, CancelStatus]:
-        """As `cancel`, from sync code."""
+        """Same as `cancel`, from sync code."""
         return run_sync(self.cancel(task_ids, why, force=force))
 
     async def run_now(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
-        """Make scheduled and retrying tasks ready at once; answer by id. Final ones are refused."""
+        """Make scheduled and retrying tasks ready at once; return a status by id. Final ones are refused."""
         store = await self._source.opened_store()
         return await store.run_now(await full_ids(store, task_ids))
 
     def run_now_sync(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
-        """As `run_now`, from sync code."""
+        """Same as `run_now`, from sync code."""
         return run_sync(self.run_now(task_ids))
 
     async def retry(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
-        """Run tasks again now: waiting ones become due, dead ones are redriven, others are refused.
+        """Run tasks again now: waiting tasks become due, dead tasks are redriven, others are refused.
 
         Raises:
-            NotAcceptedError: A dead one belongs to a function that no application declares. Nothing was done.
+            NotAcceptedError: No application declares the function of a dead task. Nothing was done.
         """
         store = await self._source.opened_store()
         return await retry_tasks(store, await full_ids(store, task_ids), self._source.functions)
 
     def retry_sync(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
-        """As `retry`, from sync code."""
+        """Same as `retry`, from sync code."""
         return run_sync(self.retry(task_ids))
 
     async def reprioritise(self, task_ids: TaskIds, priority: Priority | str) -> dict[str, ActionStatus]:
-        """Give waiting and ready tasks another priority; answer by id. They keep their place in it.
+        """Change the priority of waiting and ready tasks; return a status by id. They keep their rank.
 
         Args:
             task_ids: One or several.
@@ -145,7 +147,7 @@ class TaskAdmin:
         return await store.reprioritise(await full_ids(store, task_ids), wanted)
 
     def reprioritise_sync(self, task_ids: TaskIds, priority: Priority | str) -> dict[str, ActionStatus]:
-        """As `reprioritise`, from sync code."""
+        """Same as `reprioritise`, from sync code."""
         return run_sync(self.reprioritise(task_ids, priority))
 
 

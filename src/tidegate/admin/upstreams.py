@@ -33,28 +33,28 @@ class UpstreamAdmin:
         return [upstream_status(row, now) for row in rows]
 
     def list_sync(self) -> builtins.list[UpstreamStatus]:
-        """As `list`, from sync code."""
+        """Same as `list`, from sync code."""
         return run_sync(self.list())
 
     async def get(self, name: str) -> UpstreamStatus:
         """Return one upstream.
 
         Raises:
-            UnknownUpstreamError: The store knows none of that name.
+            UnknownUpstreamError: The store knows no upstream of that name.
         """
         store = await self._source.opened_store()
         return upstream_status(await find_upstream(store, name), await store.now())
 
     def get_sync(self, name: str) -> UpstreamStatus:
-        """As `get`, from sync code."""
+        """Same as `get`, from sync code."""
         return run_sync(self.get(name))
 
     async def park(self, name: str, duration: Seconds | None = None, *, why: str = "") -> None:
-        """Start no more tasks of an upstream. Running ones go on; waiting ones keep their place.
+        """Start no more tasks of an upstream. Running tasks continue; waiting tasks keep their place.
 
         Args:
             name: Of the upstream.
-            duration: For how long; None: until it is opened.
+            duration: For how long; None: until someone opens it.
             why: Shown with the gate.
 
         Raises:
@@ -66,11 +66,11 @@ class UpstreamAdmin:
         await require_known(store, name, is_known=await store.park_gate(name, seconds=seconds, why=why))
 
     def park_sync(self, name: str, duration: Seconds | None = None, *, why: str = "") -> None:
-        """As `park`, from sync code."""
+        """Same as `park`, from sync code."""
         run_sync(self.park(name, duration, why=why))
 
     async def open(self, name: str) -> None:
-        """Open an upstream's gate: the account is in order again, or you know better.
+        """Open an upstream's gate, for example after you have fixed its account.
 
         Raises:
             UnknownUpstreamError: The store knows no such upstream.
@@ -79,7 +79,7 @@ class UpstreamAdmin:
         await require_known(store, name, is_known=await store.open_gate(name))
 
     def open_sync(self, name: str) -> None:
-        """As `open`, from sync code."""
+        """Same as `open`, from sync code."""
         run_sync(self.open(name))
 
     async def probe(self, name: str) -> None:
@@ -92,7 +92,7 @@ class UpstreamAdmin:
         await require_known(store, name, is_known=await store.request_probe(name))
 
     def probe_sync(self, name: str) -> None:
-        """As `probe`, from sync code."""
+        """Same as `probe`, from sync code."""
         run_sync(self.probe(name))
 
     async def set_limits(
@@ -100,15 +100,15 @@ class UpstreamAdmin:
     ) -> None:
         """Change limits of an upstream for all workers, from the next claim on.
 
-        What is set here counts, whatever the code says, until `follow_code` names it.
+        A limit set here overrides the code until `follow_code` names that limit.
 
         Args:
             name: Of the upstream.
-            follow_code: Limits that follow the code again.
+            follow_code: Limits that shall follow the code again.
             limits: Those of `UpstreamLimits`; None lifts one.
 
         Raises:
-            OptionError: There is no such limit, or a value cannot work.
+            OptionError: There is no such limit, or a value is invalid.
             UnknownUpstreamError: The store knows no such upstream.
 
         Example:
@@ -127,14 +127,14 @@ class UpstreamAdmin:
     def set_limits_sync(
         self, name: str, *, follow_code: Collection[str] = (), **limits: Unpack[UpstreamLimits]
     ) -> None:
-        """As `set_limits`, from sync code."""
+        """Same as `set_limits`, from sync code."""
         run_sync(self.set_limits(name, follow_code=follow_code, **limits))
 
     async def retry_budgets(self) -> builtins.list[RetryBudgetStatus]:
-        """Return the retry budgets: that of the whole system first, then those of upstreams by name."""
+        """Return the retry budgets: first the budget of the whole system, then upstreams by name."""
         store = await self._source.opened_store()
         return [retry_budget_status(row) for row in await store.list_retry_budgets()]
 
     def retry_budgets_sync(self) -> builtins.list[RetryBudgetStatus]:
-        """As `retry_budgets`, from sync code."""
+        """Same as `retry_budgets`, from sync code."""
         return run_sync(self.retry_budgets())

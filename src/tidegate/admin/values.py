@@ -21,15 +21,15 @@ from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """One queue at a glance. Counts are of tasks."""
+    """Counts of one queue's tasks, and when it will be empty."""
 
     queue: str
     ready: int
-    """May start as soon as a worker has a free slot."""
+    """Tasks that may start as soon as a worker has a free slot."""
     paced: int
-    """Wait for their slots of a rate, token or in-flight limit; never part of `ready`."""
+    """Tasks that wait for a slot under a rate, token or in-flight limit; not counted in `ready`."""
     blocked: int
-    """Cannot run at any pace; never part of `ready` or `paced`."""
+    """Tasks that wait for something else, such as a closed gate; not counted in `ready` or `paced`."""
     running: int
     retrying: int
     scheduled: int
@@ -37,7 +37,7 @@ class QueueStatus:
     suspended: int
     dead: int
     oldest_ready_at: datetime | None
-    """When the longest-waiting task became ready that is not blocked."""
+    """When the oldest ready task that is not blocked became ready."""
     done_last_minute: int
     """Tasks that reached a final state in the last 60 seconds."""
     done_last_10_minutes: int
@@ -52,15 +52,15 @@ class WorkerStatus:
     """One worker process."""
 
     worker_id: str
-    """Another one for each start of the process."""
+    """Each start of the process gets a new id."""
     name: str
     pool: str
     host: str
     pid: int
     queues: tuple[str, ...]
-    """Those it serves; `("*",)` for all."""
+    """The queues it serves; `("*",)` for all."""
     slots: int
-    """Tasks that it runs at once at most."""
+    """The most tasks that it runs at once."""
     running: int
     started_at: datetime
     heartbeat_at: datetime
@@ -68,24 +68,24 @@ class WorkerStatus:
     """When its lease ends, unless it sends another heartbeat."""
     retired_at: datetime | None
     is_live: bool
-    """It is not retired, and its lease runs."""
+    """Whether it is not retired and its lease is valid."""
     late_seconds: float | None
-    """Since its last heartbeat, where another one is overdue; None: it is in time."""
+    """Seconds since its last heartbeat, if the next one is overdue; else None."""
     version: str
     application: str
-    """As `MODULE:NAME`; empty: unknown."""
+    """As `MODULE:NAME`; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One dead task, with what a person needs to judge it. Its arguments may be private and are left out."""
+    """One dead task. Its arguments may be private and are left out."""
 
     task_id: str
     function: str
     queue: str
     tenant: str | None
     reason: str
-    """A word of `Reason`."""
+    """A value of `Reason`."""
     error_class: str
     """Dotted name of the exception class; empty if there was none."""
     message: str
@@ -107,11 +107,11 @@ class ProviderLimit:
     """What it counts: `requests`, `tokens`, `input_tokens`, `output_tokens`."""
     limit: float | None
     window_seconds: float | None
-    """Over which it is counted; None: unknown."""
+    """The period over which the provider counts, in seconds; None if unknown."""
     remaining: float | None
     seen_at: datetime
     opens_at: datetime | None
-    """Too little is left: no call before this moment."""
+    """If too little is left, the moment before which no call starts; else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,25 +121,25 @@ class UpstreamStatus:
     name: str
     gate: GateState
     parked_by: ParkedBy | None
-    """Who or what parked the gate; None: it flows."""
+    """Who or what parked the gate; None if it is open."""
     reason: str
-    """Of the failure that parked it, or of the last one."""
+    """Reason of the failure that parked it, or of the last failure."""
     message: str
     since_at: datetime | None
-    """When the gate took this state; None: it has never changed."""
+    """When the gate entered this state; None if it has never changed."""
     until_at: datetime | None
-    """When a parked gate opens by itself; None: it does not."""
+    """When a parked gate opens by itself; None if it does not."""
     next_probe_at: datetime | None
-    """From when on one task may try a parked gate; None: none may."""
+    """When one task may next try a parked gate; None if no task may."""
     description: str
-    """What it does, or why its tasks are blocked, in words."""
+    """A sentence on the gate's state, or on why its tasks are blocked."""
     limits: Mapping[str, float]
-    """Those that are set, by the names that `app.upstream(…)` gives them."""
+    """The limits that are set, by their names in `app.upstream(…)`."""
     limits_set_by_person: tuple[str, ...]
-    """Limits for which the code does not count until they follow it again."""
+    """Limits that a person has set; they override the code until they follow it again."""
     provider_limits: tuple[ProviderLimit, ...]
     in_flight: int
-    """Runs under way, and calls that no run stands for."""
+    """Calls in flight: each run counts as one, plus its parallel calls and the calls outside runs."""
     ready: int
     paced: int
     blocked: int
@@ -151,7 +151,7 @@ class RetryBudgetStatus:
     """One retry budget in its present window."""
 
     upstream: str | None
-    """None: that of the whole system."""
+    """None for the budget of the whole system."""
     amount: float
     """Re-runs that it allows in a window."""
     window_seconds: float
@@ -159,9 +159,9 @@ class RetryBudgetStatus:
     """Re-runs since `used_since_at`."""
     used_since_at: datetime
     held: int
-    """Due tasks that it keeps in the retry queue."""
+    """Due tasks that wait because this budget is used up."""
     next_at: datetime
-    """When the next re-run may go."""
+    """When the next re-run may start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class WaitExplanation:
     task_id: str
     state: State
     reasons: tuple[str, ...]
-    """What keeps it, in sentences, the most telling first."""
+    """The reasons as sentences, the most important first."""
 
 
 def queue_status(row: QueueStats) -> QueueStatus:

@@ -69,7 +69,7 @@ class GatePermit:
         run = current_context()
         self._calls = None if run is None else run.calls
         self.fence: Fence | None = request.fence if request.is_own_upstream else None
-        """The run whose place in flight the call may use; None for none."""
+        """The run whose place in flight the call may use; None if there is none."""
         self.key: Key | None = None
         """The API key that was chosen; None if the client's own is used."""
         self.permit_ids: list[str] = []

@@ -57,7 +57,7 @@ class CallSettings:
     """The provider whose error formats apply if the host is unknown; empty for the upstream's name."""
     times: CallTimes = field(default_factory=CallTimes)
     idempotency_header: str = "Idempotency-Key"
-    """The header that each POST gets unless it has one already; empty for none."""
+    """The header that each POST gets unless it has one already; empty if there is none."""
 
     @property
     def provider_name(self) -> str:

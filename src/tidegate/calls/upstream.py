@@ -111,7 +111,7 @@ class Upstream:
 
         Args:
             model: The model's name.
-            input_tokens: An estimate of the prompt's tokens; 0 for none.
+            input_tokens: An estimate of the prompt's tokens; 0 if there is none.
             output_tokens: The most tokens the response may have; 0 for no limit.
             times: The time limits of the call; None for the upstream's.
 

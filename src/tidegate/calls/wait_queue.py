@@ -19,7 +19,7 @@ class WaitingCall:
     """A call that waits for a place in flight.
 
     Args:
-        fence: The run whose place the call may use; None for none.
+        fence: The run whose place the call may use; None if there is none.
         max_wait_seconds: How long it may wait. The time restarts whenever a call of its run ends, because
             calls of one run take turns.
         clock: Returns monotonic seconds.

@@ -136,7 +136,7 @@ def _declared(location: StoreLocation, name: str) -> Limits | None:
 @click.option("--why", default="", metavar="TEXT", help="The reason, shown with the gate.")
 @location_options
 def park_command(name: str, length: str | None, why: str, location: StoreLocation) -> None:
-    """Stop starting tasks of this upstream. Running tasks go on; waiting tasks keep their place."""
+    """Stop starting tasks of this upstream. Running tasks continue; waiting tasks keep their place."""
     seconds = None if length is None else positive_option("--for", length)
     run(_change_gate(location, name, lambda store: store.park_gate(name, seconds=seconds, why=why), "parked"))
 

@@ -75,7 +75,7 @@ def load_config(directory: Path | None = None, env: Mapping[str, str] | None = N
 
     Args:
         directory: The directory in which, and above which, to search a file; None for the working directory.
-        env: The environment variables; None for those of the process.
+        env: The environment variables. None: the process's own.
 
     Raises:
         ConfigError: A key or value is wrong. The message names the file, section, key and value.

@@ -118,7 +118,7 @@ class CallLog:
         """Return the calls so far, summed up. Calls still in flight count as interrupted.
 
         Args:
-            own: The run's own upstream; empty for none.
+            own: The run's own upstream; empty if there is none.
         """
         if not self._count:
             return NO_CALLS

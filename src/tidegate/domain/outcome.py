@@ -62,7 +62,7 @@ class Retrying:
     why: str
     """The explanation for the history: `backoff 20 s after attempt 2 of 3`."""
     rule: str = ""
-    """The retry rule whose own count this run adds to; empty for none."""
+    """The retry rule whose own count this run adds to; empty if there is none."""
     call_failure: CallFailure | None = None
     """What the failure shows of an upstream; None if it shows nothing."""
     is_last: bool = False

@@ -1,4 +1,4 @@
-"""Tables of what secrets look like: the prefixes that issuers give them, and the names before them.
+"""Tables that describe secrets: the prefixes that issuers give them, and the names before them.
 
 [redaction.py](redaction.py) applies them. Each prefix is documented by its issuer.
 """
@@ -182,7 +182,7 @@ HARMLESS_NAMES = frozenset(
         *("bostoken", "unktoken", "septoken", "clstoken", "masktoken", "maxtoken", "publishablekey"),
     ]
 )
-"""Names that end like those of secrets and are none. In lower case, without `_` and `-`."""
+"""Names that end like names of secrets but are not secret. In lower case, without `_` and `-`."""
 
 HARMLESS_VALUES = frozenset(
     [

@@ -238,7 +238,7 @@ class TaskSpec:
     queue: str = "default"
     priority: Priority = Priority.NORMAL
     upstream: str = ""
-    """The outside service that it calls; empty for none."""
+    """The outside service that it calls; empty if there is none."""
     provider: str = ""
     """The provider pack that reads that service's errors (`providers/packs/`)."""
     rate_limit: Window | None = None

@@ -22,11 +22,11 @@ from tidegate.limits.values import Gate, GateRow, ObservedLimit
 
 
 class EndedRun(Protocol):
-    """A run that has ended, as far as gates need to know it."""
+    """A run that has ended: the fields that gates use."""
 
     @property
     def upstream(self) -> str:
-        """The run's own upstream; empty for none."""
+        """The run's own upstream; empty if there is none."""
 
     @property
     def probe(self) -> bool | int:

@@ -65,7 +65,7 @@ class Promotion:
         """Charge one retry and return None, or return what holds it back.
 
         Args:
-            upstream: The task's upstream; empty for none.
+            upstream: The task's upstream; empty if there is none.
             urgent: Whether the task may use the reserved part of the budgets.
             is_probe: Whether the task may pass a closed gate as its probe.
         """

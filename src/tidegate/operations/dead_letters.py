@@ -31,7 +31,7 @@ class DeadLetterFilters(TypedDict, total=False):
     """The full name of the task function."""
     tenant: str | None
     reason: str | None
-    """A word of `Reason`: `content_policy`, `crash`…"""
+    """A value of `Reason`: `content_policy`, `crash`…"""
     error_class: str | None
     """Dotted name of the exception class."""
     labels: Mapping[str, str] | None
@@ -63,7 +63,7 @@ class DeadLetterChoice:
     """The dead letters that a person chose."""
 
     task_ids: Sequence[str] | None
-    """Full ids; None: those of the filter."""
+    """Full ids; None: the filter chooses."""
     which: TaskFilter = field(default_factory=TaskFilter)
 
 
@@ -95,7 +95,7 @@ async def task_filter(store: Store, filters: DeadLetterFilters) -> TaskFilter:
     """Return the filter. An age counts back from the store's present time.
 
     Raises:
-        OptionError: A value cannot work.
+        OptionError: A value is invalid.
     """
     require_names(filters, DeadLetterFilters.__annotations__)
     return TaskFilter(
@@ -151,7 +151,7 @@ async def redrive(
         on_progress: Called after each chunk of a filter, with the number seen so far.
 
     Raises:
-        NotAcceptedError: The function of a chosen task, or that of the filter, is declared by no application.
+        NotAcceptedError: No application declares the function of a chosen task or of the filter.
             Nothing was done.
     """
     if choice.task_ids is not None:

@@ -59,7 +59,7 @@ class FaultKind(StrEnum):
 
 
 class Declarations(Protocol):
-    """An application, as far as a test of one of its tasks needs it."""
+    """An application: the parts that a test of one of its tasks uses."""
 
     @property
     def functions(self) -> Mapping[str, Runnable]:

@@ -57,13 +57,13 @@ async def set_limits(
     Args:
         store: Where they are kept.
         name: Of the upstream.
-        changes: New values by the names users give them; None lifts a limit. They count, whatever the code
-            says, until the code is followed again.
+        changes: New values by the names users give them; None lifts a limit. They override the
+            code until the code is followed again.
         follow_code: Limits that follow the code again.
         declared: What the code says; None: not known here, so the values stay until a worker starts.
 
     Raises:
-        OptionError: There is no such limit, or a value cannot work.
+        OptionError: There is no such limit, or a value is invalid.
         UnknownUpstreamError: The store knows no such upstream.
     """
     row = await find_upstream(store, name)

@@ -50,7 +50,7 @@ def drain_estimate(
     Args:
         depth: The number of runnable and paced tasks, without blocked and waiting ones.
         done: The number of tasks that reached a final state in `history_seconds`.
-        history_seconds: The length of the period: ten minutes, or less for a young queue; 0 for none.
+        history_seconds: The length of the period: ten minutes, or less for a young queue; 0 if there is none.
         done_last_minute: How many of `done` finished in the last 60 seconds.
         limited: How many of `depth` are under a rate limit.
         limited_seconds: Seconds until the last of these may start.

@@ -42,7 +42,7 @@ class WaitingTask:
     held_until_at: float | None = None
     """Until when it is held back after `due_at`; None if it is not held back."""
     held_by: str = ""
-    """What holds it back: one of `HOLDERS`; empty for nothing."""
+    """What holds it back: one of `HOLDERS`; empty if nothing does."""
 
     def gate(self, kind: GateKind, name: str) -> GateRow | None:
         """Return the gate of this kind and name; None if there is none."""

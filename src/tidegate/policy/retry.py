@@ -52,7 +52,7 @@ class RetryTerms:
     """The time until its total timeout and its deadline."""
     park_seconds: float = PARK_SECONDS
     upstream: str = ""
-    """The task's own upstream, whose gate it waits for; empty for none."""
+    """The task's own upstream, whose gate it waits for; empty if there is none."""
 
     @classmethod
     def of(

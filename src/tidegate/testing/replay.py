@@ -44,7 +44,7 @@ from tidegate.worker.engine.run_hooks import run_start_hooks, run_stop_hooks
 from tidegate.worker.engine.task_run import TaskRun
 
 STOP_GRACE_SECONDS = 1.0
-"""How long a function may go on after its time limit."""
+"""How long a function may continue after its time limit."""
 _THREAD_NAME = "tidegate-function"
 _PACKAGE = Path(__file__).parents[1]
 

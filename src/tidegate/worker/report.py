@@ -135,7 +135,7 @@ def finish_refused(fence: Fence) -> None:
 def function_did_not_stop(task: ClaimedTask, stop: StopReason | None, left: str) -> None:
     """Log that a function did not stop; `left` describes what still runs."""
     log.warning(
-        "%s %s did not stop (%s) within its grace time; its run is closed, but the %s goes on",
+        "%s %s did not stop (%s) within its grace time; its run is closed, but the %s keeps running",
         task.function,
         task.fence.task_id,
         stop.value if stop else "?",

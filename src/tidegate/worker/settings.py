@@ -187,7 +187,7 @@ class Timings:
     stop_grace: float
     """How long a function that was asked to stop may go on before its run is closed without it."""
     drain_grace: float | None
-    """How long running tasks may go on after SIGTERM. Default: the longest timeout of the pool's functions,
+    """How long running tasks may continue after SIGTERM. Default: the longest timeout of the pool's tasks,
     at most 25 s. To let longer calls finish, raise it together with the limit of your platform."""
     stall_limit: float
     """A pool process that does not answer for this long is killed."""

@@ -307,7 +307,7 @@ async def test_sighup_with_code_that_cannot_be_imported_changes_nothing(client: 
         before = await (await client.release.enqueue()).result(15)
         (tmp_path / "code").write_text("broken")
         worker.process.send_signal(signal.SIGHUP)
-        await came(lambda: "the old code goes on" in worker.log(), "it is told")
+        await came(lambda: "the old code keeps running" in worker.log(), "the failure is logged")
         assert await (await client.release.enqueue()).result(15) == before
         (tmp_path / "code").write_text("3")
         worker.process.send_signal(signal.SIGHUP)

@@ -174,7 +174,7 @@ def unique_name_to_free(run: EndedRunRow, transition: TaskTransition) -> str | N
 
 
 def rule_counter_name(outcome: UnsuccessfulOutcome) -> str:
-    """Return the name under which an outcome is counted in addition to the counters; empty for none."""
+    """Return the name of the extra counter that this outcome raises; empty if there is none."""
     if isinstance(outcome, Released):
         return INTERRUPTIONS if outcome.charge in (Charge.INTERRUPTED, Charge.ATTEMPT) else ""
     return outcome.rule if isinstance(outcome, Retrying) else ""

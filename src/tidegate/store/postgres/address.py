@@ -79,7 +79,7 @@ def parse_address(url: str, env: Mapping[str, str] | None = None) -> Address:
 
     Args:
         url: `postgresql://…`.
-        env: Environment variables; None: those of the process.
+        env: Environment variables; None: the process's own.
 
     Raises:
         ConfigError: An option is not supported. The message omits the URL, which may contain a password.

@@ -30,8 +30,8 @@ from tidegate.testing.kit.scripted_upstream import ScriptedUpstream
 class Kit(KitBase):
     """Gives an application a store of its own inside a `with` block, and controls its tasks and its clock.
 
-    Enter it with `with`, or with `async with` in an async test. Methods that run tasks have two forms, as
-    everywhere in Tidegate: `await kit.drain()` in async code, `kit.drain_sync()` in sync code.
+    Enter it with `with`, or with `async with` in an async test. Each method that runs tasks has two
+    forms: `await kit.drain()` in async code, `kit.drain_sync()` in sync code.
 
     Args:
         app: The application under test, as its tasks use it.
@@ -61,7 +61,7 @@ class Kit(KitBase):
         Args:
             queue: Run the tasks of this queue only; None: of every queue.
             concurrency: How many tasks run at once.
-            limit: Real time after which it gives up.
+            limit: Real time after which the drain fails.
             raise_on_failure: Whether a run that fails raises; None: as the kit was made.
 
         Raises:
@@ -80,7 +80,7 @@ class Kit(KitBase):
         limit: Seconds = LIMIT_SECONDS,
         raise_on_failure: bool | None = None,
     ) -> Drained:
-        """As `drain`, from sync code."""
+        """Same as `drain`, from sync code."""
         return self._run_sync(self._work(None, queue, concurrency, limit, raise_on_failure), limit)
 
     def advance(
@@ -100,12 +100,12 @@ class Kit(KitBase):
         at once.
 
         Args:
-            duration: How far: seconds, a timedelta, or text such as `90s`. Or use the words that follow.
+            duration: How far to move: seconds, a timedelta, or text such as `90s`. Or use the keywords below.
             days: Days to add.
             hours: Hours to add.
             minutes: Minutes to add.
             seconds: Seconds to add.
-            limit: Real time after which it gives up.
+            limit: Real time after which the drain fails.
             raise_on_failure: Whether a run that fails raises; None: as the kit was made.
 
         Raises:
@@ -128,7 +128,7 @@ class Kit(KitBase):
         limit: Seconds = LIMIT_SECONDS,
         raise_on_failure: bool | None = None,
     ) -> Drained:
-        """As `advance`, from sync code."""
+        """Same as `advance`, from sync code."""
         by = _total_seconds(duration, days=days, hours=hours, minutes=minutes, seconds=seconds)
         if self._jumps_at_once(by):
             return Drained()
@@ -153,9 +153,9 @@ class Kit(KitBase):
         labels: Mapping[str, str] | None = None,
         due_at: datetime | None = None,
     ) -> list[EnqueuedTask]:
-        """Return the tasks that this test enqueued, in order, whatever became of them.
+        """Return the tasks that this test enqueued, in order, in any state.
 
-        For sync and async code. What is left out matches every task.
+        For sync and async code. A parameter that is left out matches every task.
 
         Args:
             function: The task function.
@@ -165,8 +165,8 @@ class Kit(KitBase):
             priority: `interactive`, `normal` or `bulk`.
             tenant: Who it is for.
             key: Its idempotency key.
-            labels: Labels that it has, among others.
-            due_at: When it runs next, within a second.
+            labels: Labels that the task has; it may have more.
+            due_at: When the task runs next, with a tolerance of one second.
         """
         return self._find(_wanted(function, args, queue, state, priority, tenant, key, labels, due_at))
 
@@ -195,8 +195,8 @@ class Kit(KitBase):
             priority: `interactive`, `normal` or `bulk`.
             tenant: Who it is for.
             key: Its idempotency key.
-            labels: Labels that it has, among others.
-            due_at: When it runs next, within a second.
+            labels: Labels that the task has; it may have more.
+            due_at: When the task runs next, with a tolerance of one second.
 
         Raises:
             KitError: There is no such task, or not as many.
@@ -221,7 +221,7 @@ class Kit(KitBase):
     def upstream(self, upstream: Upstream | str) -> ScriptedUpstream:
         """Return the script of an upstream: what its calls get from now on in this test, without any socket.
 
-        Every transport of the upstream is served by the script, also one made before, whatever SDK uses it.
+        The script serves every transport of the upstream, for any SDK, also one that was made before.
         Calling this again returns the same script.
 
         Args:
@@ -273,7 +273,7 @@ def _wanted(
 ) -> Wanted:
     if function is not None and not isinstance(function, TaskFunction):
         raise UsageError(
-            f"{function!r} is no task function", fix="name what @app.task made: kit.enqueued(greet)"
+            f"{function!r} is not a task function", fix="name what @app.task made: kit.enqueued(greet)"
         )
     return Wanted(
         function=function,

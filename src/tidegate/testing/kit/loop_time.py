@@ -75,7 +75,7 @@ class LoopTime:
         del self._loop.run_in_executor
         self._shift(self._loop._scheduled, self._began_at - self._clock.offset)
 
-    # --- what a driver asks and does ---
+    # --- called by the driver ---
 
     def jump(self, seconds: float) -> None:
         """Move the time of the loop and of the test forward."""
@@ -114,7 +114,7 @@ class LoopTime:
         found: Iterable[selectors.SelectorKey] = self._real_selector.get_map().values()
         return found
 
-    # --- what the loop does ---
+    # --- called by the loop ---
 
     def _time(self) -> float:
         return float(self._real_time() + self._clock.offset - self._began_at)
@@ -152,7 +152,7 @@ class LoopTime:
 
 
 class _IdleSelector:
-    """The loop's selector, asked by way of `select`."""
+    """The loop's selector. Each `select` goes through our hook first."""
 
     def __init__(self, selector: Any, select: Callable[[float | None], Any]) -> None:
         self._selector = selector

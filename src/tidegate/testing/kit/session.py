@@ -36,9 +36,9 @@ from tidegate.worker.maintenance.loop import RETENTION_SECONDS, MaintenanceLoop
 from tidegate.worker.settings import Pool, Timings
 
 LEASE_SECONDS = 100 * 365 * 86_400.0
-"""No test lets its own worker's lease run out."""
+"""So long that no test's own lease runs out."""
 REAL_WAIT_SECONDS = 0.05
-"""Longest wait of an idle loop between two looks at the limit of a drain. An event ends it at once."""
+"""Longest time that an idle loop waits before it checks the drain's limit again. An event ends the wait."""
 
 _UNKNOWN_THREADS = "AnyIO worker thread"
 """Names of threads that end waits of a loop without its knowledge."""
@@ -201,7 +201,7 @@ class WorkSession:
             self._idle.set()
 
     def _on_idle(self) -> float | None:
-        """Let time pass: nothing in the loop can go on now."""
+        """Let time pass, because nothing in the loop can run now."""
         if self._is_quiet():
             if self._idle.is_set():  # a hook of the application waits for something
                 return REAL_WAIT_SECONDS
@@ -290,8 +290,8 @@ class WorkSession:
             )
         latest = [self._store.claimed[outcome.fence] for outcome in self._store.outcomes[-3:]]
         return NeverEndedError(
-            f"expected no due task to be left {within}, and after {len(self._store.outcomes)} runs "
-            "there still are. The latest were:",
+            f"expected no due task to be left {within}, but some are left after "
+            f"{len(self._store.outcomes)} runs. The latest were:",
             [f"{task.function} {task.fence.task_id} run {task.fence.run}" for task in latest],
             "a task enqueues or repeats itself without a wait; or give more time: limit=60",
         )

@@ -13,7 +13,7 @@ from typing import Literal
 Monotonic = Callable[[], float]
 Dimension = Literal["requests", "tokens"]
 
-# A caller that waits exactly as long as it was told must get through, whatever the rounding.
+# A caller that waits exactly the stated time must be admitted, in spite of rounding.
 _ROUNDING = 1e-6
 
 
@@ -93,7 +93,7 @@ class AccountLimits:
     def admit(self, tokens: int) -> LimitExceeded | None:
         """Take one request and `tokens` tokens, or take nothing and say what is short.
 
-        Of two shortages the one with the longer wait is named, so waiting for it is enough.
+        If two limits are exceeded, the one with the longer wait is named. Waiting for it satisfies both.
         """
         wanted = [("requests", self.requests, 1), ("tokens", self.tokens, tokens)]
         exceeded_limits = [

@@ -33,7 +33,7 @@ class Prompt:
     longest: int
     """Tokens that must fit the context window: the whole chat, or the longest embedding input."""
     content_hash: str
-    """SHA-256 of the model and the messages or input, whatever the other options are."""
+    """SHA-256 of the model and the messages or input. Other options do not change it."""
     param: Literal["messages", "input"]
     max_tokens: int | None = None
     stream: bool = False

@@ -38,7 +38,7 @@ class SimulatedProvider:
     ledger stays readable after `stop`.
 
     Args:
-        settings: Limits, delays and faults; None for none of them.
+        settings: Limits, delays and faults; None for no limits, delays or faults.
         monotonic: Clock of limits and outages, in seconds.
         clock: Returns seconds since the epoch, UTC, for the ledger.
 

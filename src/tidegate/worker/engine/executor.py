@@ -44,7 +44,7 @@ class Executor:
     Args:
         functions: The task functions by name.
         scratch_root: The parent of the runs' scratch directories.
-        stop_grace: Seconds that a function may go on after it was asked to stop.
+        stop_grace: Seconds that a function may continue after it was asked to stop.
         on_finished: Called with each run and its outcome.
         decider: Decides the outcomes.
         lease: While it does not hold, functions wait to start; those that already run go on.

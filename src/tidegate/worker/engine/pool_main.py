@@ -102,7 +102,7 @@ def main(argv: list[str]) -> int:
         log.exception("%s", error)
         return EXIT_CONFIG
     except TidegateError:
-        log.exception("the pool process cannot go on")
+        log.exception("the pool process cannot continue")
         return 1
 
 
@@ -328,6 +328,6 @@ if __name__ == "__main__":
     try:
         code = main(sys.argv[1:])
     except BaseException:
-        log.exception("the pool process cannot go on")
+        log.exception("the pool process cannot continue")
     logging.shutdown()
     os._exit(code)  # threads that never return must not keep the process alive

@@ -24,7 +24,7 @@ class RunLog:
         self._ended: list[tuple[ClaimedTask, float]] = []
 
     def add(self, claimed: ClaimedTask, seconds: float) -> None:
-        """Log that a run succeeded after so many seconds."""
+        """Log that a run succeeded, with its duration in seconds."""
         if not self._ended:
             self._loop.call_soon(self.flush)
         self._ended.append((claimed, seconds))

@@ -26,7 +26,7 @@ Measure = Callable[[int, int], int | None]
 
 
 class MemoryLimited(Protocol):
-    """A pool process, as far as this module needs it."""
+    """A pool process: the parts that this module uses."""
 
     pool: Pool
     is_over_memory: bool

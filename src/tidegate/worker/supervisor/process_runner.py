@@ -128,7 +128,7 @@ class ProcessRunner:
         cannot start, this does not return, and the caller leaves the other processes as they are.
 
         Args:
-            grace: Seconds that running tasks may go on; then they are released.
+            grace: Seconds that running tasks may continue; then they are released.
             why: For logs.
         """
         self._replacements += 1

@@ -14,7 +14,7 @@ PING_SECONDS = 1.0
 
 
 class Pingable(Protocol):
-    """A pool process, as far as this module needs it."""
+    """A pool process: the parts that this module uses."""
 
     @property
     def pid(self) -> int:

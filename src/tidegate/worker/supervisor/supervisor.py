@@ -235,7 +235,7 @@ class Supervisor:
         try:
             manifest = await self._read_manifest()
         except (ConfigError, OSError) as error:
-            log.error("%s: the new code cannot be loaded, the old code goes on: %s", why, error)
+            log.error("%s: the new code cannot be loaded, the old code keeps running: %s", why, error)
             return
         if manifest.database_url != self._manifest.database_url:
             log.error("%s: the application uses another database now: restart the worker", why)
@@ -393,6 +393,6 @@ class Supervisor:
         self._exit_code = self._exit_code or EXIT_KILLED
 
     def _grace(self) -> float:
-        """Return how many seconds running tasks may go on in a process that is ending."""
+        """Return how many seconds running tasks may continue in a process that is ending."""
         limits = [function["timeout"] for function in self._manifest.functions.values()]
         return drain_grace(self._timings, [300.0 if limit is None else limit for limit in limits])
