@@ -9,7 +9,7 @@ import pytest
 
 from stand_ins import NOW, cases, header_list
 from tidegate.domain.failure import MESSAGE_LIMIT, Failure
-from tidegate.domain.text import presentable
+from tidegate.domain.text import redacted_text
 from tidegate.operations.recorded_answer import RecordedAnswer, recorded_answer
 from tidegate.providers.understand import understand_answer
 from tidegate.store.rows import HistoryRow
@@ -78,7 +78,7 @@ def test_nearly_every_answer_of_a_provider_means_the_same_when_it_is_made_again(
         )
         if was is None or was.status is None:
             continue
-        message = presentable(text(case, was), MESSAGE_LIMIT)
+        message = redacted_text(text(case, was), MESSAGE_LIMIT)
         answer = recorded_answer(failed(message, status=was.status, reason=was.reason, code=was.code))
         assert answer is not None
         now = understand_answer(answer.status, [], answer.body, now=NOW, provider=provider)

@@ -232,8 +232,8 @@ class Tidegate(Hooks, TaskAccess):
         Differences from `tidegate worker`:
 
         - It starts no processes. A `def` function runs in a thread of this process. An `async def` function
-          runs in the event loop, also with `runs_in="process"`. Nothing can kill a function: if it does not stop,
-          it keeps its slot.
+          runs in the event loop, also with `runs_in="process"`. Nothing can kill a function: it keeps its
+          slot until it returns.
         - Memory and GPU limits (`memory_limit`, `memory_soft_limit`, `vram_limit`, `gpus`), `processes` and
           `child_runs` of a pool have no effect, and `on_child_start` hooks are not run.
         - A crash, or a loop that is blocked for longer than `stall_limit`, ends all its tasks.

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from canaries import CANARIES
 from tidegate.domain.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT
 from tidegate.domain.redaction import redact
-from tidegate.domain.text import presentable
+from tidegate.domain.text import redacted_text
 from tidegate.policy.describe import describe
 
 HARMLESS = [
@@ -195,7 +195,7 @@ def test_a_secret_that_is_split_by_a_cut_is_replaced(shape: str) -> None:
     text, secret = CANARIES[shape]
     for room in range(8, len(text), 7):
         message = "." * (MESSAGE_LIMIT - room) + " " + text + "." * MESSAGE_LIMIT
-        shown = presentable(message, MESSAGE_LIMIT)
+        shown = redacted_text(message, MESSAGE_LIMIT)
         assert len(shown) <= MESSAGE_LIMIT
         assert secret[4:16] not in shown
         traceback = describe(

@@ -171,7 +171,7 @@ class GatePermitSource:
             await asyncio.sleep(left)
 
     async def _wait_for_slot(self, permit: GatePermit, max_wait_seconds: float) -> None:
-        """Wait for a slot from the store and for a place in flight: that of the run, or one in the store."""
+        """Wait for a slot from the store, and for a place in flight: the run's own or one in the store."""
         await self._declare()
         with self._queue.waiting(permit.fence, max_wait_seconds) as waiter:
             for pause in self._pauses():

@@ -14,7 +14,7 @@ import msgspec
 
 from tidegate.codec.encode import type_name
 from tidegate.codec.shape import Shape
-from tidegate.domain.text import presentable
+from tidegate.domain.text import redacted_text
 from tidegate.errors import ConfigError
 
 KEYWORD_ONLY_AT = 1_000_000
@@ -237,7 +237,7 @@ class _Default:
     """A default value for display: cut, and without secrets."""
 
     def __init__(self, name: str, value: object) -> None:
-        text = presentable(f"{name}={value!r}", len(name) + 1 + _LONGEST_DEFAULT)
+        text = redacted_text(f"{name}={value!r}", len(name) + 1 + _LONGEST_DEFAULT)
         self._text = text[len(name) + 1 :]
 
     def __repr__(self) -> str:

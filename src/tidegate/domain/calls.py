@@ -51,7 +51,7 @@ NO_CALLS = CallSummary()
 
 
 class CallLog:
-    """Records the calls of one run. Its transports write it, and it is read once when the run ends."""
+    """Records the calls of one run. The run's transports write it; the executor reads it at the end."""
 
     __slots__ = (
         "_count",

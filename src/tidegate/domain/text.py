@@ -32,7 +32,7 @@ def storable(text: str, limit: int) -> str:
     return _cut(escaped(text[: limit + 1]), limit, len(text))
 
 
-def presentable(text: str, limit: int) -> str:
+def redacted_text(text: str, limit: int) -> str:
     """Return the same as `storable` with secrets replaced by stars, for text that people read.
 
     A secret that the cut would split is replaced too.

@@ -38,7 +38,7 @@ class FailureEffect(NamedTuple):
 
     gate: Gate
     """The upstream's gate after it."""
-    is_of_one_key: bool
+    closes_only_some_keys: bool
     """Another key of the upstream flows: the task may go on with that key."""
 
 
@@ -107,7 +107,7 @@ def apply_failure(
     return replace(row, gate=gates.apply_failure(before, _storable(call_failure), row.limits, now))
 
 
-def is_of_one_key(call_failure: CallFailure, keys: Sequence[GateRow], now: float) -> bool:
+def closes_only_some_keys(call_failure: CallFailure, keys: Sequence[GateRow], now: float) -> bool:
     """Whether the failure closes only some keys: others flow, and tasks go on with them."""
     if call_failure.reason not in CAPACITY_REASONS | ACCOUNT_REASONS:
         return False

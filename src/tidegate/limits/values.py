@@ -199,7 +199,7 @@ class LearnedLimit:
     opens_at: float | None = None
     """Set if nothing or too little remains: no call may start before this time."""
     is_scarce: bool = False
-    """Half or more was used, and it has not filled up since."""
+    """Whether at least half of the limit was used and it has not refilled since."""
 
 
 @dataclass(frozen=True, slots=True)

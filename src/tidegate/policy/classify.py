@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.domain.failure import CAPACITY_REASONS, MESSAGE_LIMIT, Failure, Reason, Verdict
 from tidegate.domain.spec import Rule
-from tidegate.domain.text import presentable
+from tidegate.domain.text import redacted_text
 from tidegate.errors import (
     CallTooLargeError,
     KeyConflictError,
@@ -213,12 +213,12 @@ def _checked(failure: Failure, classifier: Classifier) -> Failure:
     return Failure(
         Verdict(failure.verdict),
         Reason(failure.reason),
-        message=presentable(failure.message, MESSAGE_LIMIT),
+        message=redacted_text(failure.message, MESSAGE_LIMIT),
         wait_seconds=_usable_wait(failure.wait_seconds),
         status=None if failure.status is None else int(failure.status),
-        code=presentable(failure.code, _SHORT),
-        request_id=presentable(failure.request_id, _SHORT),
-        evidence=presentable(failure.evidence, _SHORT) or f"classifier {name}",
+        code=redacted_text(failure.code, _SHORT),
+        request_id=redacted_text(failure.request_id, _SHORT),
+        evidence=redacted_text(failure.evidence, _SHORT) or f"classifier {name}",
     )
 
 
@@ -228,7 +228,7 @@ def _of_members(group: BaseExceptionGroup[BaseException], options: _Options, dep
     found, member = max(relevant, key=lambda pair: _weight(pair[0].failure))
     failure = replace(
         found.failure,
-        message=presentable(
+        message=redacted_text(
             f"{message_of(group)}: {class_name_of(member)}: {message_of(member)}", MESSAGE_LIMIT
         ),
         evidence=f"{found.failure.evidence} (in {class_name_of(member)})",
@@ -272,7 +272,7 @@ def _with_description(failure: Failure, exc: BaseException) -> Failure:
         failure,
         message=failure.message or message_of(exc),
         error_class=class_name_of(exc),
-        evidence=presentable(failure.evidence, _SHORT),
+        evidence=redacted_text(failure.evidence, _SHORT),
         traceback=traceback_of(exc),
     )
 

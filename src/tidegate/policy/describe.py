@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.domain.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT
 from tidegate.domain.redaction import MARGIN, redact
-from tidegate.domain.text import escaped, presentable, storable
+from tidegate.domain.text import escaped, redacted_text, storable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,7 +46,9 @@ def message_of(exc: BaseException) -> str:
     """Return the exception's own text, storable, without secrets, cut to `MESSAGE_LIMIT`. Never raises."""
     try:
         text = str.__str__(str(exc))
-        return presentable(_with_exit_code(exc, text) if isinstance(exc, SystemExit) else text, MESSAGE_LIMIT)
+        return redacted_text(
+            _with_exit_code(exc, text) if isinstance(exc, SystemExit) else text, MESSAGE_LIMIT
+        )
     except BaseException as fault:  # see the module's docstring
         return f"({class_name_of(exc)} has no readable message: {class_name_of(fault)} while reading it)"
 

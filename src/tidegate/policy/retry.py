@@ -21,7 +21,7 @@ from tidegate.domain.failure import (
 from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Outcome, Retrying
 from tidegate.domain.spec import Backoff, Rule, TaskSpec
 from tidegate.domain.task_limits import TaskLimit, TimeLeft
-from tidegate.domain.text import format_duration, presentable
+from tidegate.domain.text import format_duration, redacted_text
 from tidegate.limits.gate import PROBE_SECONDS
 from tidegate.policy.backoff import delay_seconds, with_floor
 from tidegate.policy.charge import INTERRUPTED_LIMIT, UNCHARGED_LIMIT, charge_for_failure
@@ -270,7 +270,7 @@ def decide_requested_retry(
     rng: random.Random,
 ) -> Outcome:
     """Return the outcome of a run that asked for another run by `ctx.retry`."""
-    reason = presentable(reason, MESSAGE_LIMIT)
+    reason = redacted_text(reason, MESSAGE_LIMIT)
     failure = Failure(
         Verdict.TRANSIENT, Reason.UNKNOWN, message=reason, evidence="ctx.retry", wait_seconds=after_seconds
     )
@@ -297,9 +297,9 @@ def spent(fence: Fence, max_attempts: int, counters: Counters) -> Dead | None:
     """
     if counters.interruptions < INTERRUPTED_LIMIT or counters.attempts < max_attempts:
         return None
-    why = f"all {max_attempts} attempts spent, some by runs that were interrupted"
-    failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=why, evidence="interrupted")
-    return Dead(fence, failure, Charge.NOTHING, why)
+    reason = f"all {max_attempts} attempts spent, some by runs that were interrupted"
+    failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=reason, evidence="interrupted")
+    return Dead(fence, failure, Charge.NOTHING, reason)
 
 
 def expired(fence: Fence, limit: TaskLimit, ran_for: str = "") -> Dead:
@@ -321,19 +321,19 @@ def expired(fence: Fence, limit: TaskLimit, ran_for: str = "") -> Dead:
 def _out_of_time(fence: Fence, failure: Failure, delay: float, left: TimeLeft, charge: Charge) -> Dead:
     limit = left.first
     seconds = format_duration(max(0.0, left.seconds))
-    why = (
+    reason = (
         f"{limit}: its next run would start in {format_duration(delay)}, "
         f"{seconds} are left ({failure.reason}); {limit.fix}"
     )
     failure = Failure(
         Verdict.PERMANENT,
         Reason.DEADLINE,
-        message=presentable(f"no time for another run, {limit.fix}: {failure.message}", MESSAGE_LIMIT),
+        message=redacted_text(f"no time for another run, {limit.fix}: {failure.message}", MESSAGE_LIMIT),
         error_class=failure.error_class,
         status=failure.status,
         code=failure.code,
         request_id=failure.request_id,
-        evidence=why,
+        evidence=reason,
         traceback=failure.traceback,
     )
-    return Dead(fence, failure, charge, why)
+    return Dead(fence, failure, charge, reason)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegate.domain.failure import MESSAGE_LIMIT, Failure
-from tidegate.domain.text import presentable
+from tidegate.domain.text import redacted_text
 from tidegate.providers.evidence import Evidence, evidence_of_answer, read_evidence
 from tidegate.providers.general import CLIENT_FAULTS, of_class_name
 from tidegate.providers.judging import class_names, judged
@@ -89,7 +89,9 @@ def understand_answer(
     finding = judged(evidence, pack)
     if finding is None:
         return None
-    return replace(_failure(evidence, finding, pack, now), message=presentable(evidence.text, MESSAGE_LIMIT))
+    return replace(
+        _failure(evidence, finding, pack, now), message=redacted_text(evidence.text, MESSAGE_LIMIT)
+    )
 
 
 def chain(exc: BaseException) -> tuple[list[BaseException], list[BaseException]]:
@@ -166,8 +168,8 @@ def _failure(evidence: Evidence, finding: Finding, pack: Pack, now: float) -> Fa
         *finding.meaning,
         wait_seconds=pack.read_wait(evidence, now, wait) if pack.read_wait is not None else wait,
         status=evidence.status,
-        code=presentable(code, _SHORT),
-        request_id=presentable(evidence.request_id, _SHORT),
+        code=redacted_text(code, _SHORT),
+        request_id=redacted_text(evidence.request_id, _SHORT),
         evidence=finding.by,
     )
 

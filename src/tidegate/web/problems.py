@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from tidegate.codec.plain import to_json as encode
-from tidegate.domain.text import presentable
+from tidegate.domain.text import redacted_text
 from tidegate.errors import (
     ArgumentsError,
     KeyConflictError,
@@ -92,11 +92,11 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
             "type": f"{connection.scope.get('root_path', '')}{PAGES}{self.slug}",
             "title": self.kind.title,
             "status": self.kind.status,
-            "detail": presentable(self.detail, _MAX_DETAIL) or self.kind.fix,
+            "detail": redacted_text(self.detail, _MAX_DETAIL) or self.kind.fix,
         }
         if self.errors:
             body["errors"] = [
-                {name: presentable(text, _MAX_DETAIL) for name, text in error.items()}
+                {name: redacted_text(text, _MAX_DETAIL) for name, text in error.items()}
                 for error in self.errors
             ]
         headers = NO_STORE | self.headers

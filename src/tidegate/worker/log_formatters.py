@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tidegate.context import current_context
-from tidegate.domain.text import one_line, presentable
+from tidegate.domain.text import one_line, redacted_text
 
 MAX_MESSAGE_LENGTH = 16_000
 """Longer messages are cut to this many characters."""
@@ -170,7 +170,7 @@ def _message(record: logging.LogRecord) -> str:
         message = f"{record.msg!r} (its arguments do not fit: {error!r})"
     if getattr(record, "is_plain", False):
         return message
-    return presentable(message, MAX_MESSAGE_LENGTH)
+    return redacted_text(message, MAX_MESSAGE_LENGTH)
 
 
 def _traceback(record: logging.LogRecord) -> str:
@@ -184,7 +184,7 @@ def _traceback(record: logging.LogRecord) -> str:
         parts.append(record.exc_text)
     if record.stack_info:
         parts.append(record.stack_info)
-    return presentable("\n".join(parts), MAX_TRACEBACK_LENGTH) if parts else ""
+    return redacted_text("\n".join(parts), MAX_TRACEBACK_LENGTH) if parts else ""
 
 
 def _encodable(value: Any) -> Any:

@@ -115,7 +115,7 @@ STEADY_STATEMENTS = [
     *[("finish", name) for name in ("release", "dead_letter", "cancel", "free_name", "count", "use")],
     *[("gates", name) for name in ("in_flight", "save")],
     ("extend_leases", "beat"),
-    ("save_progress", "keep"),
+    ("save_progress", "save"),
     ("read_chunks", "after"),
     ("get_result", "result"),
     ("get_payload", "payload"),

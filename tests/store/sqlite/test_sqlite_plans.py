@@ -120,7 +120,7 @@ async def test_batches_by_id_search_and_never_scan(
         ("finish", "use", (b"", 1, 1, 0, 0, 1, 0)),
         ("finish", "was_success", (b"", 1)),
         ("finish", "was_attempt", (b"", 1)),
-        ("save_progress", "keep", (b"", 1, 0.0, 1.0, None, "")),
+        ("save_progress", "save", (b"", 1, 0.0, 1.0, None, "")),
         ("actions", "where", (b"",)),
         ("keys", "holder", ("key", "", "k")),
         ("extend_leases", "beat", ("w", 0.0, 1.0)),

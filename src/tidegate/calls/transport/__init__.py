@@ -1,1 +1,1 @@
-"""The HTTP transport for clients of `httpx2` and `httpx`: a permit for each request, and its end reported."""
+"""The HTTP transport for clients of `httpx2` and `httpx`: each request needs a permit and reports its end."""

@@ -1,4 +1,4 @@
-"""The transport that makes any SDK respect an upstream's limits: a permit per call, and its end reported.
+"""The transport that makes any SDK respect an upstream's limits: each call needs a permit.
 
 It sits between an `httpx2.AsyncClient` (or one of `httpx`) and the transport that sends the requests:
 

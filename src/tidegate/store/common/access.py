@@ -50,7 +50,7 @@ async def add_audit_entries(db: Session, entries: Sequence[NewAuditEntry]) -> No
         )
         for entry in entries
     ]
-    await db.run_each(db.sql("audit_entries")["keep"], rows, db.at)
+    await db.run_each(db.sql("audit_entries")["insert"], rows, db.at)
 
 
 async def list_audit_entries(db: Session, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:

@@ -23,7 +23,7 @@ from tidegate.limits.gate_rows import (
     apply_success,
     apply_unfinished_probe,
     as_declared,
-    is_of_one_key,
+    closes_only_some_keys,
     with_limits,
 )
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
@@ -91,12 +91,12 @@ async def report_failure(
         keys = [each for each in all_rows if is_key_gate(each.name, upstream)]
         fresh = GateRow(GateKind.UPSTREAM, upstream)
         row = next((each for each in all_rows if (each.kind, each.name) == (fresh.kind, fresh.name)), fresh)
-        return FailureEffect(row.gate, is_of_one_key(failure, keys, now))
+        return FailureEffect(row.gate, closes_only_some_keys(failure, keys, now))
     found = await ensure_row(db, now, GateRow(GateKind.UPSTREAM, upstream))
     keys = [each for each in await rows(db) if is_key_gate(each.name, upstream)]
     after = apply_failure(found, failure, now, keys, began_at=began_at)
     await save(db, now, [after])
-    return FailureEffect(after.gate, is_of_one_key(failure, keys, now))
+    return FailureEffect(after.gate, closes_only_some_keys(failure, keys, now))
 
 
 async def record_limits(db: Session, upstream: str, observed: Sequence[ObservedLimit]) -> GateRow | None:

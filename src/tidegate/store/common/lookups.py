@@ -111,8 +111,8 @@ def build_stored_result(row: StoredOutcome) -> StoredResult | None:
         data = b"null" if row.data is None else row.data
         return StoredResult(State.SUCCEEDED, data, row.codec_tag or CODEC)
     if row.state == State.CANCELLED:
-        why = row.asked or row.stopped or ""
-        return StoredResult(State.CANCELLED, b"", "", reason=str(Reason.CANCELLED), message=redact(why))
+        message = row.asked or row.stopped or ""
+        return StoredResult(State.CANCELLED, b"", "", reason=str(Reason.CANCELLED), message=redact(message))
     return StoredResult(
         State.DEAD, b"", "", reason=row.reason, error_class=row.error_class, message=redact(row.message)
     )

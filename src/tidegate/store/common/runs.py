@@ -18,7 +18,7 @@ async def save_progress(db: Session, notes: Sequence[ProgressUpdate]) -> list[Fe
     rows = [row for fence in sorted(latest) if (row := _progress_row(db, latest[fence])) is not None]
     kept = {
         Fence(db.text(task_id), run)
-        for task_id, run in await db.run_each(db.sql("save_progress")["keep"], rows, db.at)
+        for task_id, run in await db.run_each(db.sql("save_progress")["save"], rows, db.at)
     }
     return [note.fence for note in notes if note.fence not in kept]
 

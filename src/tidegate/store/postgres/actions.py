@@ -88,7 +88,7 @@ async def run_now(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, Act
 async def record_action(db: PostgresSession, tasks: Sequence[str], kind: str, why: str) -> None:
     """Record an action in the histories of these tasks."""
     if tasks:
-        await db.run(_ACTION["keep"], tasks, db.at, kind, storable(why))
+        await db.run(_ACTION["insert"], tasks, db.at, kind, storable(why))
 
 
 async def _apply_to_each(

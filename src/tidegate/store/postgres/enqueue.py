@@ -186,13 +186,13 @@ async def _enqueue_plain(db: PostgresSession, task: NewTask) -> EnqueueResult:
 
 
 async def _enqueue_one(db: PostgresSession, task: NewTask) -> EnqueueResult:
-    holder, answer = await db.row(_SQL["one"], None, db.at, *enqueue_values(task))
+    holder, answer = await db.row(_SQL["one_task"], None, db.at, *enqueue_values(task))
     return parse_enqueue_result(task, holder, answer)
 
 
 async def _enqueue_many(db: PostgresSession, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
     positions = name_lock_order(tasks)
     columns = zip(*(enqueue_values(tasks[position]) for position in positions), strict=True)
-    rows = await db.rows(_SQL["some"], None, db.at, *map(list, columns))
+    rows = await db.rows(_SQL["several_tasks"], None, db.at, *map(list, columns))
     answers = dict(zip(positions, rows, strict=True))
     return [parse_enqueue_result(task, *answers[position]) for position, task in enumerate(tasks)]

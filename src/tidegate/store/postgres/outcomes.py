@@ -154,7 +154,7 @@ async def _apply_failure(
 ) -> None:
     """Apply a failure to its upstream's gate; add the task to `has_next_key` if another key can serve it."""
     effect = await gates.report_failure(db, upstream, call_failure, began_at=run.started_at)
-    if effect.is_of_one_key:
+    if effect.closes_only_some_keys:
         has_next_key.add(task_id)
 
 

@@ -102,7 +102,7 @@ def find_table(db: apsw.Connection, task: bytes | None) -> str | None:
 
 def record_action(db: apsw.Connection, now: float, task: bytes, kind: str, why: str) -> None:
     """Record an action in the task's history."""
-    db.execute(_ACTION["keep"], (task, now, kind, storable(why)))
+    db.execute(_ACTION["insert"], (task, now, kind, storable(why)))
 
 
 def _sorted(task_ids: Sequence[str]) -> list[str]:

@@ -72,18 +72,18 @@ def _spend(
 def _update_gate(db: apsw.Connection, now: float, run: EndedRunRow, outcome: UnsuccessfulOutcome) -> bool:
     """Apply an outcome to the gate of the run's upstream; return whether another key can serve the task."""
     call_failure = outcome.call_failure if isinstance(outcome, Retrying | Dead) else None
-    is_of_one_key, session = False, SqliteSession(db, now)
+    closes_only_some_keys, session = False, SqliteSession(db, now)
     if call_failure is not None and (name := call_failure.upstream or run.upstream):
         effect = complete(gates.report_failure(session, name, call_failure, began_at=run.started_at))
-        is_of_one_key = effect.is_of_one_key
+        closes_only_some_keys = effect.closes_only_some_keys
     if call_failure is not None and call_failure.upstream in ("", run.upstream):
-        return is_of_one_key
+        return closes_only_some_keys
     if run.upstream and proves_upstream_answers(outcome):
         good = SuccessfulRuns(now - run.started_at, 1, bool(run.probe))
         complete(gates.apply_successes(session, run.upstream, good))
     elif is_silent_probe(run, outcome.calls):
         complete(gates.apply_unused_probe(session, run.upstream, run.started_at))
-    return is_of_one_key
+    return closes_only_some_keys
 
 
 def _move_task(

@@ -49,6 +49,6 @@ def _append(db: apsw.Connection, now: float, fence: Fence, new: Sequence[NewChun
     if base is None:
         return False
     rows = [(task, base + chunk.position, fence.run, now, chunk.data) for chunk in new]
-    db.executemany(_APPEND["keep"], rows)
+    db.executemany(_APPEND["insert"], rows)
     db.execute(_APPEND["extend"], (task, base + new[-1].position))
     return True

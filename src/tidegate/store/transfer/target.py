@@ -73,8 +73,8 @@ class Target:
             batch_result = await self._import_batch(batch)
         except UNSTORABLE as error:
             if len(batch.tasks) == 1:
-                why = f"PostgreSQL cannot store it: {error}"
-                return BatchResult(frozenset(), frozenset(), {batch.tasks[0]: why})
+                reason = f"PostgreSQL cannot store it: {error}"
+                return BatchResult(frozenset(), frozenset(), {batch.tasks[0]: reason})
             half = len(batch.tasks) // 2
             first, second = batch.of(batch.tasks[:half]), batch.of(batch.tasks[half:])
             return await self.import_batch(first) | await self.import_batch(second)

@@ -64,11 +64,11 @@ class KitStore(SqliteStore):
         self.outcomes: list[Outcome] = []
         """How runs ended, in the order of their ends, until `forget_runs`."""
         self.next_claim_at = float("inf")
-        """The moment at which a limit admits more of the tasks that the last claim left."""
+        """When a limit will admit more tasks; the last claim left some because of it."""
         self.has_cancel_request = False
         """Whether someone asked for a cancel that no worker has seen yet."""
         self.failure: Exception | None = None
-        """What a call of the engine failed with; None if none did."""
+        """The error of a failed call by the engine; None if no call failed."""
         self.runner.run_now(lambda db: db.execute("PRAGMA synchronous = OFF"), Mode.BARE)
 
     def settle_transactions(self) -> None:

@@ -226,12 +226,12 @@ class ChildPool:
 
     def _release(self, child: ChildProcess, *, alone: bool) -> None:
         self._living[child] = None
-        why = self._replacement_reason(child, alone=alone)
-        if not why:
+        reason = self._replacement_reason(child, alone=alone)
+        if not reason:
             self._hand_over(child)
             return
         if child.is_alive:
-            log.info("child process %d is replaced: %s", child.pid, why)
+            log.info("child process %d is replaced: %s", child.pid, reason)
         self._close_child(child)
 
     def _replacement_reason(self, child: ChildProcess, *, alone: bool) -> str:

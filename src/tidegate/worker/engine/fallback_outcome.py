@@ -13,7 +13,7 @@ from dataclasses import fields
 from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Dead, Fence, Outcome
 from tidegate.domain.spec import Backoff, Jitter, Rule, TaskSpec
-from tidegate.domain.text import presentable
+from tidegate.domain.text import redacted_text
 from tidegate.policy.describe import class_name_of, message_of, traceback_of
 
 _SHOWN = 200
@@ -36,7 +36,7 @@ def undecidable_outcome(
         fence,
         undecidable_failure(spec, fault, failure),
         Charge.ATTEMPT,
-        presentable(
+        redacted_text(
             f"its outcome cannot be decided ({cause}): fix the options, rules or classifiers of "
             f"{spec.name}, then redrive",
             MESSAGE_LIMIT,
@@ -50,7 +50,7 @@ def undecidable_failure(spec: TaskSpec, fault: BaseException, failure: Failure |
     return Failure(
         Verdict.PERMANENT,
         Reason.UNKNOWN if failure is None else failure.reason,
-        message=presentable(
+        message=redacted_text(
             f"{spec.name}: the outcome of this run cannot be decided ({_cause(spec, fault)}){before}",
             MESSAGE_LIMIT,
         ),
@@ -74,12 +74,12 @@ def unwritable_outcome(outcome: Outcome, fault: Exception) -> Dead:
     failure = Failure(
         Verdict.PERMANENT,
         Reason.UNKNOWN,
-        message=presentable(message, MESSAGE_LIMIT),
+        message=redacted_text(message, MESSAGE_LIMIT),
         error_class=class_name_of(fault),
         evidence="storing the outcome failed",
         traceback=traceback_of(fault),
     )
-    return Dead(outcome.fence, failure, Charge.ATTEMPT, presentable(message, MESSAGE_LIMIT))
+    return Dead(outcome.fence, failure, Charge.ATTEMPT, redacted_text(message, MESSAGE_LIMIT))
 
 
 def unusable_options(spec: TaskSpec) -> Iterator[str]:
@@ -116,6 +116,6 @@ def _unusable_backoff(name: str, backoff: object) -> Iterator[str]:
 
 def _format_value(value: object) -> str:
     try:
-        return presentable(repr(value), _SHOWN)
+        return redacted_text(repr(value), _SHOWN)
     except BaseException as fault:  # `repr` of any object may raise anything
         return f"a {class_name_of(fault)} raised by its repr"

@@ -13,7 +13,7 @@ from tidegate.context import RetryRequested, StopReason, TaskStopped
 from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
 from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Succeeded
 from tidegate.domain.spec import Rule
-from tidegate.domain.text import format_duration, presentable
+from tidegate.domain.text import format_duration, redacted_text
 from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.policy import retry
 from tidegate.policy.charge import charge_for_release
@@ -219,7 +219,7 @@ def bad_arguments_failure(error: ArgumentsError | ConfigError) -> Failure:
     return Failure(
         Verdict.PERMANENT,
         Reason.INVALID_REQUEST,
-        message=presentable(str(error), MESSAGE_LIMIT),
+        message=redacted_text(str(error), MESSAGE_LIMIT),
         error_class=class_name_of(error),
         evidence="arguments do not fit" if isinstance(error, ArgumentsError) else "it cannot be called",
     )

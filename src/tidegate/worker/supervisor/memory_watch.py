@@ -91,9 +91,9 @@ class MemoryWatch:
             return
         hard, soft = process.pool.memory_limit, process.pool.memory_soft_limit
         if hard is not None and (held := await self._confirmed_excess(process, hard)) is not None:
-            why = f"memory limit {hard >> 20} MiB passed: {held >> 20} MiB in use"
-            log.error("pool %s: process %d is killed: %s", process.pool.name, process.pid, why)
-            process.kill(why)
+            reason = f"memory limit {hard >> 20} MiB passed: {held >> 20} MiB in use"
+            log.error("pool %s: process %d is killed: %s", process.pool.name, process.pid, reason)
+            process.kill(reason)
         elif soft is not None and not process.drain_reason:
             held = await self._confirmed_excess(process, soft)
             if held is not None:

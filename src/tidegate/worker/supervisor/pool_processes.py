@@ -193,7 +193,7 @@ class PoolProcesses:
         return process
 
     async def retire(self, process: PoolProcess, why: str) -> None:
-        """Retire the row of a dead process. Its pid is reaped and its group killed, so nothing of it runs."""
+        """Retire the row of a dead process. Its process group was killed, so nothing of it still runs."""
         await self._retry_until_stored(
             "retiring a process",
             lambda: self._store.retire_worker(

@@ -146,9 +146,9 @@ class ProcessRunner:
 
     def _log_kill(self, process: PoolProcess, code: int) -> None:
         """While the worker stops: log that a process did not end normally or had to kill child processes."""
-        name, why = self.pool.name, process.describe_end(code)
+        name, reason = self.pool.name, process.describe_end(code)
         if code != 0:
-            log.error("pool %s: process %d ended (%s); its tasks are requeued", name, process.pid, why)
+            log.error("pool %s: process %d ended (%s); its tasks are requeued", name, process.pid, reason)
         if process.children_killed:
             log.warning(
                 "pool %s: %d child processes were killed because their tasks did not stop",
@@ -160,15 +160,15 @@ class ProcessRunner:
 
     def _restart_delay(self, process: PoolProcess, code: int, lived: float) -> float:
         """Log the end of a process, and return the seconds until the next one starts."""
-        name, why = self.pool.name, process.describe_end(code)
+        name, reason = self.pool.name, process.describe_end(code)
         if process.drain_reason and code == 0:
             log.info("pool %s: process %d has ended: %s", name, process.pid, process.drain_reason)
             if not process.is_over_memory or lived > HEALTHY_SECONDS:
                 return 0.0
-            why = f"{process.drain_reason}, soon after its start: is memory_soft_limit too low?"
+            reason = f"{process.drain_reason}, soon after its start: is memory_soft_limit too low?"
         if code == EXIT_CONFIG and self._host.on_bad_setup(self.pool):
             return 0.0
-        self.crash_loop.record_death(why)
+        self.crash_loop.record_death(reason)
         if lived > HEALTHY_SECONDS:
             self._pause.reset()
         wait = (
@@ -176,7 +176,9 @@ class ProcessRunner:
             if lived > (QUICK_REPLACE_SECONDS if code == EXIT_REPLACE else HEALTHY_SECONDS)
             else self._pause.next()
         )
-        log.error("pool %s: process %d ended (%s); the next starts in %.1f s", name, process.pid, why, wait)
+        log.error(
+            "pool %s: process %d ended (%s); the next starts in %.1f s", name, process.pid, reason, wait
+        )
         return wait
 
     async def _wait(self, seconds: float) -> None:

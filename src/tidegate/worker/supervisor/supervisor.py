@@ -50,8 +50,8 @@ from tidegate.worker.supervisor.zombie_reaper import ZombieReaper
 log = logging.getLogger("tidegate.supervisor")
 
 _RELEASE_GRACE_FACTOR = 4
-"""After the grace time a process may need the stop grace this many times: to find claims that were never
-answered, to stop its functions, to write their outcomes, and to close a store that does not answer."""
+"""How many times the stop grace a process may need after the grace time: once each to find unanswered claims,
+to stop its functions, to write their outcomes, and to close a store that does not answer."""
 EXIT_KILLED = 1
 """Exit code if a process had to be killed because it did not end in time."""
 

@@ -1,6 +1,6 @@
 -- actions: record what people did to tasks, for their histories.
 
--- name: keep
+-- name: insert
 -- 1 ids: array of uuid, 2 at, 3 kind, 4 why
 INSERT INTO /*schema*/action (task_id, at, kind, why)
 SELECT given.id, m.now, $3, $4

@@ -1,6 +1,6 @@
 -- audit_entries: add and list audit entries.
 
--- name: keep
+-- name: insert
 -- Arrays: 1 ids, 2 actors, 3 roles, 4 tenants or NULL, 5 actions, 6 targets, 7 answers, 8 whys; 9 at
 INSERT INTO /*schema*/audit (id, at, actor, role, tenant, action, target, answer, why)
 SELECT g.id, m.now, g.actor, g.role, g.tenant, g.action, g.target, g.answer, g.why

@@ -2,7 +2,7 @@
 -- one task, or several with names. Without names, `plain` stores one ready task, and COPY stores many.
 -- moves: new -> ready, new -> scheduled
 
--- name: one
+-- name: one_task
 -- 1 identity of the expected database, or NULL, 2 at, 3 id, 4 function, 5 queue, 6 priority, 7 upstream,
 -- 8 tenant, 9 codec tag, 10 arguments as bytes, 11 fingerprint, 12 key or NULL, 13 seconds it is kept, 14 unique
 -- name or NULL, 15 seconds it is kept or NULL for until the final state, 16 seconds of delay, 17 moment it is due
@@ -42,8 +42,8 @@ INSERT INTO /*schema*/tally (minute, queue, function, upstream, tenant, enqueued
 SELECT floor(clock.now / 60), $4, $3, $6, $7, 1
 FROM clock
 
--- name: some
--- Does what `one` does for several tasks, in the given order; each parameter from the third on is an array. All
+-- name: several_tasks
+-- Does what `one_task` does for several tasks, in the given order; each parameter from the third on is an array. All
 -- tasks get the same time, so the order in which names are taken is not the order of claims.
 -- 1 identity, 2 at, 3 ids, 4 functions, 5 queues, 6 priorities, 7 upstreams, 8 tenants, 9 codec tags,
 -- 10 arguments, 11 fingerprints, 12 keys, 13 their seconds, 14 unique names, 15 their seconds, 16 delays,

@@ -1,7 +1,7 @@
 -- save_progress: store the latest progress of each run that is the current one. Its row is locked, so that the run
 -- cannot end and the next one begin in between.
 
--- name: keep
+-- name: save
 -- Returns the fences that are current.
 -- Arrays: 1 task ids in order, each once, 2 runs, 3 done, 4 totals, each or NULL, 5 notes; 6 at
 WITH current AS MATERIALIZED (

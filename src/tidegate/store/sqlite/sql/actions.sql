@@ -1,6 +1,6 @@
 -- actions: record what people did to a task, for its history.
 
--- name: keep
+-- name: insert
 -- 1 task id, 2 now, 3 kind, 4 why
 INSERT INTO action (task_id, at, kind, why)
 VALUES (?, ?, ?, ?)

@@ -15,7 +15,7 @@ SET
     run = excluded.run
 RETURNING base
 
--- name: keep
+-- name: insert
 -- 1 task id, 2 sequence, 3 run, 4 now, 5 data as bytes
 INSERT INTO chunk (task_id, sequence, run, at, data)
 VALUES (?, ?, ?, ?, ?)

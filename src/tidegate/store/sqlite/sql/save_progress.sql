@@ -1,6 +1,6 @@
 -- save_progress: store the latest progress of a run, if it is the current one.
 
--- name: keep
+-- name: save
 -- Returns the fence if the run is current.
 -- 1 task id, 2 run, 3 done, 4 total or NULL, 5 note, 6 at
 INSERT INTO progress (task_id, run, at, done, total, note)
