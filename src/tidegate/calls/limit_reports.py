@@ -35,7 +35,7 @@ _log = logging.getLogger("tidegate.calls")
 
 BETWEEN_WRITES_SECONDS = 1.0
 OWN_OBSERVATION_SECONDS = 2.0
-"""For this long after a response, this process applies the limits itself, before the store does."""
+"""How long after a response this process applies the limits itself, until the store does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,14 +56,14 @@ class Upstream:
         self.calls = CallSettings(name, provider or name, times or CallTimes())
         """The settings of its calls."""
         self.has_transport = False
-        """Whether a transport was made. Only then do its time limits bound the calls of tasks."""
+        """Whether a transport was made. Its time limits apply to calls of tasks only then."""
         self.keys = keys
         """The API keys; None if clients use their own."""
         self._opened_store = opened_store
         self._clock: Callable[[], float] = time.monotonic
         self._rng: random.Random | None = None
         self.stand_in: StandIn | None = None
-        """Makes what sends the requests of all its transports instead of their own `inner`. For tests."""
+        """Makes the transport that all its transports use instead of their own `inner`. For tests."""
 
     def __repr__(self) -> str:
         return f"<upstream {self.name}>"

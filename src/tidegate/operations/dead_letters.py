@@ -84,7 +84,7 @@ async def choose(store: Store, task_ids: TaskIds | None, filters: DeadLetterFilt
     """Return the dead letters of these ids, or those of a filter if there are no ids.
 
     Raises:
-        OptionError: A value of a filter cannot work, or a short id stands for several tasks.
+        OptionError: A value of a filter cannot work, or a short id matches several tasks.
     """
     if task_ids is not None:
         return DeadLetterChoice(await full_ids(store, task_ids))

@@ -39,7 +39,7 @@ async def read_recorded(store: Store, task_id: str, *, only_dead: bool = False) 
         only_dead: Whether it must be a dead letter.
 
     Raises:
-        OptionError: The short id stands for several tasks.
+        OptionError: The short id matches several tasks.
         TaskNotFoundError: No task has this id.
         WrongStateError: It is not dead, and must be.
     """

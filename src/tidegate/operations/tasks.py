@@ -30,7 +30,7 @@ async def full_id(store: Store, text: str) -> str:
     """Return the full id of a task that is named by its id or by a short one.
 
     Raises:
-        OptionError: The short id stands for several tasks.
+        OptionError: The short id matches several tasks.
         TaskNotFoundError: No task has this id.
     """
     (found,) = await full_ids(store, [text])
@@ -47,7 +47,7 @@ async def read_task(store: Store, text: str) -> TaskRow:
     """Return the row of a task that is named by its id or by a short one.
 
     Raises:
-        OptionError: The short id stands for several tasks.
+        OptionError: The short id matches several tasks.
         TaskNotFoundError: No task has this id.
     """
     task_id = await full_id(store, text)
@@ -65,7 +65,7 @@ async def read_dead_task(store: Store, text: str) -> TaskRow:
     """Return the row of a dead task that is named by its id or by a short one.
 
     Raises:
-        OptionError: The short id stands for several tasks.
+        OptionError: The short id matches several tasks.
         TaskNotFoundError: No task has this id.
         WrongStateError: The task is not dead.
     """

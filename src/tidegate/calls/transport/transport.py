@@ -80,8 +80,8 @@ class UpstreamTransport(_ClientTransport):
         settings: The settings of calls.
         inner: The transport that sends the requests. None for a new `AsyncHTTPTransport` of `httpx2`, or of
             `httpx` if `httpx2` is not installed.
-        stand_in: Returns what makes the transport that sends the next request instead of `inner`; None for
-            `inner`. For tests.
+        stand_in: Returns a function that makes the transport for the next request; None to use `inner`. For
+            tests.
 
     Raises:
         ConfigError: Neither library is installed, or `inner` belongs to neither.

@@ -55,14 +55,14 @@ _STATUSES = {
 
 
 def declare_django_tasks(queue: Tidegate, **settings: Any) -> Tidegate:
-    """Declare on a queue what runs Django tasks, and have Django set up in its workers; return the queue.
+    """Declare the task functions that run Django tasks, and set Django up in the queue's workers.
 
     Tasks in the `tasks` modules of installed applications run under their own names, such as
-    `shop.tasks:add`; those that are defined elsewhere under `django:task`.
+    `shop.tasks:add`; other tasks run under `django:task`.
 
     Args:
-        queue: Whose workers run them.
-        settings: Of `@queue.task`: timeout, max_attempts, retry…
+        queue: The application whose workers run them; it is returned.
+        settings: Settings of `@queue.task`: timeout, max_attempts, retry…
     """
 
     @queue.task(name=FUNCTION, **settings)

@@ -54,7 +54,7 @@ class CallAdmission:
     def refusal_of(self, prompt: Prompt) -> Refusal | None:
         """Return why the prompt may not pass, or take its share of the limits.
 
-        A prompt refused for its size or content has used its share, as it was counted at the door.
+        A prompt that is refused for its size or content still uses its share: it is charged on arrival.
         """
         return (
             self._out_of_budget()

@@ -88,7 +88,7 @@ class PoolProcess:
         return time.monotonic() - self._pinged_at
 
     def discount(self, seconds: float) -> None:
-        """Subtract this many seconds from the time that it has not answered."""
+        """Do not count these seconds as time without an answer."""
         if self._pinged_at is not None and self._answered_at < self._pinged_at:
             self._pinged_at = min(time.monotonic(), self._pinged_at + seconds)
 
