@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -191,6 +192,16 @@ def test_secrets_in_the_arguments_are_replaced_and_named(shop: Shop) -> None:
     assert 'text="use sk-***' in found["source"]
     assert (found["masked"], found["kind"]) == (["text"], "code")
     assert found["file"] == f"test_refuse_{task_id.replace('-', '')[:12]}.py"
+
+
+def test_names_in_the_arguments_cannot_end_the_docstring(shop: Shop) -> None:
+    shop.change("def old(number: int)", "def old(number: dict)")
+    text = 'raise SystemExit("it ran")\n"""'
+    stored = json.dumps({"k": {"number": {f'"""\n{text}': "sk-proj-abcdefghijklmnopqrstuvwx1234"}}})
+    source = shop.export(store_dead(shop, "old", stored, SPENT))
+    names: dict[str, Any] = {}
+    exec(compile(source, "written", "exec"), names)
+    assert 'Secrets were replaced by *** in: number[\'"""' in names["__doc__"]
 
 
 def test_without_a_file_the_test_is_printed_and_nothing_else(shop: Shop) -> None:

@@ -108,6 +108,20 @@ def test_secrets_are_replaced_and_their_places_are_listed() -> None:
     assert "ann" in text
 
 
+def test_keyword_arguments_of_any_text_are_passed_and_not_evaluated() -> None:
+    given = {"text": 1, "class": 2, "two words": 3, 'x=exit(), y"""': "z" * 80, "": 4}
+    writer = SourceWriter()
+    call = writer.call("dict", [], given)
+    assert eval(call, {"exit": pytest.fail}) == given
+    assert not writer.masked
+
+
+def test_the_place_of_a_secret_has_no_quotes_or_line_ends_of_its_own() -> None:
+    writer = SourceWriter()
+    writer.expression({"a\n b": "sk-proj-abcdefghijklmnopqrstuvwx1234"}, "doc")
+    assert writer.masked == [r"doc['a\n b']"]
+
+
 def test_two_classes_of_one_name_do_not_shadow_each_other() -> None:
     writer = SourceWriter()
     assert writer.use("a", "Doc") == "Doc"

@@ -6,6 +6,7 @@ Secrets are replaced by stars, by the one redactor. A value that has no expressi
 from __future__ import annotations
 
 import dataclasses
+import keyword
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +20,7 @@ from uuid import UUID
 import msgspec
 
 from tidegate.codec import models
+from tidegate.codec.paths import locate
 from tidegate.domain.redaction import redact_named
 
 WIDTH = 100
@@ -71,7 +73,10 @@ class SourceWriter:
             UnwritableError: An argument has no expression.
         """
         parts = [("", self._expression(arg, "", f"argument {at}")) for at, arg in enumerate(args, 1)]
-        parts += [(f"{name}=", self._expression(value, name, name)) for name, value in kwargs.items()]
+        named = {name: value for name, value in kwargs.items() if _is_parameter(name)}
+        parts += [(f"{name}=", self._expression(value, name, name)) for name, value in named.items()]
+        if others := {name: value for name, value in kwargs.items() if name not in named}:
+            parts.append(("**", self._dict(others, "arguments")))
         return _rendered(_Group(f"{function}(", tuple(parts), ")"), column)
 
     def expression(self, value: Any, name: str = "", *, column: int = 0) -> str:
@@ -152,7 +157,7 @@ class SourceWriter:
         for key, item in value.items():
             label = key if isinstance(key, str) else repr(key)
             before = _rendered(self._expression(key, "", path), 0)
-            parts.append((f"{before}: ", self._expression(item, label, f"{path}.{label}")))
+            parts.append((f"{before}: ", self._expression(item, label, locate(path, [key]))))
         return _Group("{", tuple(parts), "}")
 
     def _collection(self, value: Iterable[Any], name: str, path: str) -> _Expression:
@@ -209,6 +214,11 @@ class SourceWriter:
         if key := getattr(zone, "key", None):
             return f"{self.use('zoneinfo', 'ZoneInfo')}({_quoted(key)})"
         raise UnwritableError(f"the time zone {zone!r} has no name")
+
+
+def _is_parameter(name: str) -> bool:
+    """Return whether a keyword argument can be written as `name=`. A caller may choose any text for `**kwargs`."""
+    return name.isidentifier() and not keyword.iskeyword(name)
 
 
 def _constructor_names(value: Any) -> dict[str, str] | None:

@@ -170,7 +170,8 @@ class _Writer:
                 "Every call gets the recorded answer. If the function makes other calls before the one that "
                 "failed, script their answers first."
             )
-        first, *rest = [line for note in notes for line in [*textwrap.wrap(note, _LINE), ""]]
+        lines = [line for note in notes for line in [*textwrap.wrap(note, _LINE), ""]]
+        first, *rest = (line.replace("\\", r"\\").replace('"', r"\"") for line in lines)
         return [f'"""{first}', *rest[:-1], '"""']
 
     def _enqueue(self, app: str) -> str:
