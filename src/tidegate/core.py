@@ -23,7 +23,7 @@ from tidegate.codec import CODEC
 from tidegate.config import Config
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.spec import TaskSpec
-from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
+from tidegate.errors import ConfigError, OptionError, UnknownFunctionError, UsageError
 from tidegate.hooks import HookLists
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.readers import name_option, shown, wrong
@@ -36,6 +36,31 @@ from tidegate.worker.settings import Pool, Timings
 if TYPE_CHECKING:  # a child process imports this module at each start, and never opens the store
     from tidegate.store.protocol import Store
     from tidegate.store.rows import EnqueueResult, NewTask
+
+
+class _Replacement:
+    """A block in which an application uses another store.
+
+    Args:
+        before: What the application used before.
+    """
+
+    def __init__(self, before: dict[str, Any]) -> None:
+        self.before = before
+        self._thread = threading.get_ident()
+        self._task = _current_task()
+
+    def is_within(self, other: _Replacement) -> bool:
+        """Return whether this block began inside the other, and not beside it."""
+        is_of_task = other._task in (None, self._task) or other._task.done()
+        return other._thread == self._thread and is_of_task
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return None
 
 
 class Core(HookLists):
@@ -71,6 +96,7 @@ class Core(HookLists):
         self.unserved = UnservedTaskWarner(pools)
         self._system_limits = limits
         self._opened_in_pid = 0
+        self._replacements: list[_Replacement] = []
         self._lock, self._lock_pid = threading.Lock(), os.getpid()
         self._task_watchers: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskWatcher] = WeakKeyDictionary()
         self._make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
@@ -172,21 +198,38 @@ class Core(HookLists):
 
     @contextmanager
     def replaced_store(self, store: Store, url: str) -> Iterator[None]:
-        """Use another store inside the block. For tests: nothing may wait for a task when the block ends."""
+        """Use another store inside the block. For tests: nothing may wait for a task when the block ends.
+
+        Raises:
+            UsageError: Another thread or asyncio task is inside such a block: its tasks would come here.
+        """
         names = ("store", "url", "unserved", "_opened_in_pid", "_task_watchers")
-        before = {name: vars(self)[name] for name in names if name in vars(self)}
-        vars(self).update(
-            store=store,
-            url=url,
-            unserved=UnservedTaskWarner(self.pools),
-            _opened_in_pid=0,
-            _task_watchers=WeakKeyDictionary(),
-        )
+        with self._process_lock():
+            mine = _Replacement({name: vars(self)[name] for name in names if name in vars(self)})
+            if self._replacements and not mine.is_within(self._replacements[-1]):
+                raise UsageError(
+                    "another test uses this application at the same time",
+                    fix="run its tests one after the other, or in processes: pytest -n 4",
+                )
+            self._replacements.append(mine)
+            vars(self).update(
+                store=store,
+                url=url,
+                unserved=UnservedTaskWarner(self.pools),
+                _opened_in_pid=0,
+                _task_watchers=WeakKeyDictionary(),
+            )
         try:
             yield
         finally:
-            del vars(self)["store"]
-            vars(self).update(before)
+            with self._process_lock():
+                at = self._replacements.index(mine)
+                if at + 1 < len(self._replacements):  # a block that began later goes on
+                    self._replacements[at + 1].before = mine.before
+                else:
+                    del vars(self)["store"]
+                    vars(self).update(mine.before)
+                del self._replacements[at]
 
     # --- storing -----------------------------------------------------------------------------------------
 

@@ -131,18 +131,20 @@ class Upstream:
     def fresh_permits(self, clock: Callable[[], float], rng: random.Random) -> Iterator[None]:
         """Forget inside the block, and at its end, what this process knows of the service. For tests.
 
-        Transports keep their source of permits, so that source itself begins again.
+        A stand-in that the block sets ends with it. Transports keep their source of permits, so that source
+        itself begins again.
 
         Args:
             clock: Returns monotonic seconds.
             rng: The source of jitter.
         """
+        before = self._clock, self._rng, self.stand_in
         self._clock, self._rng = clock, rng
         try:
             self._renew_permits()
             yield
         finally:
-            self._clock, self._rng, self.stand_in = time.monotonic, None, None
+            self._clock, self._rng, self.stand_in = before
             self._renew_permits()
 
     def _renew_permits(self) -> None:

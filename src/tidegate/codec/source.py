@@ -217,7 +217,7 @@ class SourceWriter:
 
 
 def _is_parameter(name: str) -> bool:
-    """Return whether a keyword argument can be written as `name=`. A caller may choose any text for `**kwargs`."""
+    """Return whether a keyword argument can be written as `name=`. A name of `**kwargs` may be any text."""
     return name.isidentifier() and not keyword.iskeyword(name)
 
 

@@ -65,6 +65,41 @@ def test_two_kits_of_two_tests_at_once_do_not_share_a_file() -> None:
         assert app.url == first
 
 
+def test_a_kit_beside_that_of_another_thread_is_refused_and_no_task_leaves_a_test() -> None:
+    refused: list[BaseException] = []
+
+    def enter_another() -> None:
+        try:
+            with Kit(app):
+                pass
+        except UsageError as error:
+            refused.append(error)
+
+    with Kit(app) as kit:
+        thread = threading.Thread(target=enter_another)
+        thread.start()
+        thread.join(20)
+        double.enqueue_sync(1)
+        assert len(kit.enqueued()) == 1
+    assert "another test uses this application" in str(refused[0])
+    with Kit(app):
+        double.enqueue_sync(1)
+    assert not Path(NOWHERE).exists()
+
+
+def test_a_kit_that_ends_before_one_inside_it_leaves_the_inner_store_in_place() -> None:
+    own = app.url
+    outer, inner = Kit(app), Kit(app)
+    outer.__enter__()
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    double.enqueue_sync(1)
+    assert len(inner.enqueued()) == 1
+    inner.__exit__(None, None, None)
+    assert app.url == own
+    assert not Path(NOWHERE).exists()
+
+
 def test_a_drain_runs_what_its_tasks_enqueue() -> None:
     with Kit(app) as kit:
         chain.enqueue_sync(3)

@@ -40,6 +40,17 @@ async def test_a_plain_with_works_in_an_async_test_too() -> None:
         assert (await kit.drain()).succeeded == 1
 
 
+async def test_a_kit_beside_that_of_another_asyncio_task_is_refused() -> None:
+    async def enter_another() -> None:
+        async with Kit(app):
+            pass
+
+    async with Kit(app), Kit(app):
+        with pytest.raises(UsageError, match="another test uses this application"):
+            await asyncio.create_task(enter_another())
+    await asyncio.create_task(enter_another())
+
+
 async def test_a_task_may_wait_for_a_child_in_a_coroutine_and_in_a_thread() -> None:
     async with Kit(app) as kit:
         handles = [await ask_child.enqueue(1), await ask_child_sync.enqueue(2)]

@@ -119,3 +119,17 @@ def test_ten_thousand_jumps_sleep_for_no_real_time(monkeypatch: pytest.MonkeyPat
             kit.advance_sync(minutes=1)
         assert kit.now() - before >= timedelta(minutes=10_000)
     assert slept == []
+
+
+def test_the_clock_does_not_follow_a_test_that_sets_the_time_of_its_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Kit(app) as kit:
+        double.using(delay="24h").enqueue_sync(1)
+        kit.advance_sync(hours=12)
+        before = kit.now()
+        monkeypatch.setattr(time, "time", before.timestamp)
+        monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+        assert kit.now() - before < timedelta(minutes=1)
+        assert len(kit.drain_sync()) == 0
+        assert kit.advance_sync(hours=12).succeeded == 1

@@ -21,7 +21,7 @@ from calls_app import (
     summarise_sync,
 )
 
-from tidegate import Reason, State, UnknownUpstreamError, UsageError
+from tidegate import Reason, State, Tidegate, UnknownUpstreamError, UsageError
 from tidegate.testing import Kit, KitError, ScriptedUpstream
 
 
@@ -42,6 +42,27 @@ def test_a_reply_is_a_stream_if_the_call_asks_for_one() -> None:
         kit.drain_sync()
         assert handles[0].result_sync(timeout=0) == ["", "one ", "two ", "three", ""]
         assert handles[1].result_sync(timeout=0) == "four five"
+
+
+def test_a_kit_inside_another_leaves_its_scripts_in_place() -> None:
+    with Kit(app) as kit:
+        kit.upstream(gpt).replies("short")
+        with Kit(app):
+            pass
+        handle = summarise.enqueue_sync("long")
+        assert kit.drain_sync().succeeded == 1
+        assert handle.result_sync(timeout=0) == "short"
+
+
+def test_a_script_of_an_upstream_that_a_test_declared_ends_with_the_test() -> None:
+    own = Tidegate("sqlite:////dev/null/never-opened.db")
+    with Kit(own) as kit:
+        late = own.upstream("late")
+        kit.upstream(late).replies("short")
+        assert late.stand_in is not None
+    assert late.stand_in is None
+    with pytest.raises(UsageError, match="outside its `with` block"):
+        kit.upstream(late)
 
 
 def test_the_requests_are_recorded_with_the_task_that_made_them() -> None:

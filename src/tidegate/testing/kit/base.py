@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from tidegate._bridge import abandon_bridge_loop, run_sync, running_or_bridge_loop
 from tidegate.app import Tidegate
+from tidegate.calls.upstream import Upstream
 from tidegate.context import plain_call_observers
 from tidegate.errors import UnknownUpstreamError, UsageError
 from tidegate.internals import core_of
@@ -65,6 +66,8 @@ class KitBase:
         self._worker: EmbeddedWorker | None = None
         self._rng = random.Random(_SEED)
         self._scripts: dict[str, ScriptedUpstream] = {}
+        self._upstreams: dict[str, Upstream] = {}
+        """Those that began again for this test."""
 
     def __repr__(self) -> str:
         return f"<Kit of {self.app!r}, mode {self.mode}>"
@@ -106,10 +109,14 @@ class KitBase:
     @property
     def _store(self) -> KitStore:
         if self._store_or_none is None:
-            raise UsageError(
-                "the test kit is used outside its `with` block", fix="use it inside: with Kit(app) as kit:"
-            )
+            raise _used_outside()
         return self._store_or_none
+
+    @property
+    def _open_stack(self) -> contextlib.ExitStack:
+        if self._stack is None:
+            raise _used_outside()
+        return self._stack
 
     def _enter(self) -> None:
         if self._stack is not None:
@@ -121,8 +128,7 @@ class KitBase:
             stack.callback(store.runner.end)
             store.now_complete(store.open())
             stack.enter_context(self._core.replaced_store(store, f"sqlite:///{store.path}"))
-            for upstream in self._core.upstreams.values():
-                stack.enter_context(upstream.fresh_permits(self._clock.monotonic, self._rng))
+            self._begin_upstreams(stack)
             stack.enter_context(_observed_plain_calls(self._plain_calls))
             if self.mode == "inline":
                 store.on_enqueued = self._drain_inline
@@ -134,12 +140,21 @@ class KitBase:
         if stack is not None:
             stack.close()
 
+    def _begin_upstreams(self, stack: contextlib.ExitStack) -> None:
+        """Let the upstreams begin again until the end of the test, also those declared since it began."""
+        for name, upstream in self._core.upstreams.items():
+            if self._upstreams.get(name) is not upstream:
+                stack.enter_context(upstream.fresh_permits(self._clock.monotonic, self._rng))
+                self._upstreams[name] = upstream
+
     def _script_upstream(self, name: str) -> ScriptedUpstream:
         """Return the script of an upstream, which stands in for the transports inside its own.
 
         Raises:
             UnknownUpstreamError: The application declares no such upstream.
+            UsageError: The test has not begun, or has ended.
         """
+        self._begin_upstreams(self._open_stack)
         upstream = self._core.upstreams.get(name)
         if upstream is None:
             raise UnknownUpstreamError(
@@ -187,6 +202,7 @@ class KitBase:
         self._require_clock()
         store = self._store
         store.settle_transactions()
+        self._begin_upstreams(self._open_stack)
         session = WorkSession(
             self._core,
             store,
@@ -304,6 +320,12 @@ class KitBase:
             self._exit()
             raise
         self._worker = worker
+
+
+def _used_outside() -> UsageError:
+    return UsageError(
+        "the test kit is used outside its `with` block", fix="use it inside: with Kit(app) as kit:"
+    )
 
 
 def _on_bridge(work: Coroutine[Any, Any, T]) -> T:
