@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import socket
 from typing import Any
 
@@ -14,7 +15,9 @@ from tidegate.store.rows import TaskFilter
 TASKS = """
 import asyncio
 import socket
+import threading
 import time
+import httpx2
 from tidegate import Context, Tidegate, Transient
 
 app = Tidegate()
@@ -49,6 +52,28 @@ def busy(ctx: Context) -> str:
 def hang() -> None:
     while True:
         time.sleep(0.01)
+
+provider = app.upstream("provider")
+
+@app.task(max_attempts=1, upstream=provider)
+def ask() -> None:
+    with httpx2.Client(transport=provider.transport(httpx2.HTTPTransport()), timeout=600) as client:
+        client.get("http://provider/")
+
+GO_ON, ENDED, TRIED = threading.Event(), threading.Event(), []
+
+@app.task(timeout=0.1)
+def outlive(port: int) -> None:
+    try:
+        GO_ON.wait(60)
+    except BaseException:
+        pass
+    for tries in (lambda: count.enqueue_sync(1), lambda: call.function(port)):
+        try:
+            TRIED.append(tries())
+        except Exception as error:
+            TRIED.append(type(error).__name__)
+    ENDED.set()
 
 @app.task(timeout=0.2)
 async def wait() -> None:
@@ -187,6 +212,26 @@ def test_no_connection_is_made_unless_it_is_allowed(shop: Any) -> None:
         assert f"tried to reach 127.0.0.1:{port}" in shown["error"]
         found = shop.json("replay", task_id, "--app", shop.app, "--allow", "127.0.0.1")
         assert (found["result"], found["blocked"]) == ("reached", [])
+
+
+def test_what_a_function_does_after_its_replay_reaches_no_store_and_no_network(shop: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        task_id = die(shop, "outlive", f'{{"k": {{"port": {port}}}}}', "TimeoutError", "long")
+        shop.run("replay", task_id, "--app", shop.app, code=1)
+        module = importlib.import_module(shop.module)
+        module.GO_ON.set()
+        assert module.ENDED.wait(30)
+    assert module.TRIED == ["UsageError", "NetworkBlockedError"]
+    assert len(shop.ask(lambda store: store.list_tasks(TaskFilter(), limit=100))) == 1
+
+
+def test_a_recorded_time_out_of_a_plain_function_takes_no_time(shop: Any) -> None:
+    failure = Failure(Verdict.TRANSIENT, Reason.TIMEOUT, "no answer", "httpx2.ReadTimeout")
+    (task_id,) = shop.die(function=f"{shop.module}:ask", failure=failure, args=b"{}", upstream="provider")
+    found = shop.json("replay", task_id, "--app", shop.app, code=1)
+    assert found["failure"]["error_class"] == "httpx2.ReadTimeout"
+    assert found["seconds"] < 60
 
 
 def test_arguments_that_do_not_fit_the_code_are_a_failure_of_the_replay_too(shop: Any) -> None:

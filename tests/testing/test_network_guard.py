@@ -37,6 +37,15 @@ def test_a_name_is_not_resolved() -> None:
     assert refused == ["api.example.com:443"]
 
 
+def test_an_address_is_not_looked_up() -> None:
+    with blocked_network() as refused:
+        with pytest.raises(NetworkBlockedError):
+            socket.gethostbyaddr("192.0.2.1")
+        with pytest.raises(NetworkBlockedError):
+            socket.getnameinfo(("192.0.2.1", 80), 0)
+    assert refused == ["192.0.2.1", "192.0.2.1:80"]
+
+
 def test_an_address_is_refused_too(listener: socket.socket) -> None:
     with blocked_network() as refused, socket.socket() as one, pytest.raises(NetworkBlockedError):
         one.connect(listener.getsockname())

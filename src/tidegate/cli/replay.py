@@ -60,16 +60,19 @@ def command(
     """
     if debug and as_json:
         raise click.UsageError("--debug is for people, --json for programs: give one of them")
+    from tidegate.testing.kit.network_guard import blocked_network
+
     core = load_app(app)
     task = run(_read(StoreLocation(core.url if database is None else database), task_id))
     printer = _Printer(None if as_json else sys.stdout)
     printer.head(task)
-    replayed, blocked = _replay(core, task, printer, timeout=timeout, allowed=allowed)
-    if as_json:
-        print_json(_record(task, replayed, blocked))
-    printer.end(task, replayed, blocked)
-    if debug and replayed.error is not None:
-        _debug(replayed.error)
+    with blocked_network(allowed, what="a replay") as blocked:
+        replayed = _replay(core, task, printer, timeout=timeout)
+        if as_json:
+            print_json(_record(task, replayed, blocked))
+        printer.end(task, replayed, blocked)
+        if debug and replayed.error is not None:
+            _debug(replayed.error)
     return 0 if replayed.failure is None else FAILED
 
 
@@ -80,16 +83,12 @@ async def _read(location: StoreLocation, task_id: str) -> RecordedTask:
         return await read_recorded(store, task_id)
 
 
-def _replay(
-    core: Core, task: RecordedTask, printer: _Printer, *, timeout: float | None, allowed: Sequence[str]
-) -> tuple[Replay, list[str]]:
-    """Return the replay, and the addresses that the code tried to reach."""
-    from tidegate.testing.kit.network_guard import blocked_network
+def _replay(core: Core, task: RecordedTask, printer: _Printer, *, timeout: float | None) -> Replay:
     from tidegate.testing.replay import Observer, replay
 
     observer = Observer(printer.progress, printer.chunk)
-    with blocked_network(allowed, what="a replay") as blocked, contextlib.redirect_stdout(sys.stderr):
-        return run(replay(core, task, timeout_seconds=timeout, observer=observer)), blocked
+    with contextlib.redirect_stdout(sys.stderr):
+        return run(replay(core, task, timeout_seconds=timeout, observer=observer))
 
 
 def _debug(error: BaseException) -> None:

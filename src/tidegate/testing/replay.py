@@ -18,10 +18,13 @@ import threading
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from tidegate._bridge import substitute_loop
 from tidegate.codec.signature import Signature
 from tidegate.context import Progress
 from tidegate.core import Core
@@ -34,6 +37,7 @@ from tidegate.operations.recorded_task import RecordedTask
 from tidegate.store.connect import open_store
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ClaimedTask, HistoryRow, TaskFilter, TaskRow
+from tidegate.testing.kit.network_guard import stays_blocked
 from tidegate.testing.kit.scripted_transport import make_transport
 from tidegate.testing.kit.scripted_upstream import ScriptedRequest, ScriptedUpstream, Step
 from tidegate.worker.application import Runnable
@@ -229,6 +233,9 @@ class _Run:
             _run_child_hooks(self._core) if is_child else run_start_hooks(self._core, keeps_context=True)
         )
         began_at = loop.time()
+        calls = _SyncCalls(loop)
+        executor.base_context.run(substitute_loop.set, calls)
+        executor.base_context.run(stays_blocked.set, True)
         try:
             task_run = executor.start(claimed)
             task_run.control.on_progress = self._on_progress
@@ -236,6 +243,7 @@ class _Run:
             return await ended
         finally:
             self._observed.seconds = loop.time() - began_at
+            calls.is_open = False
             executor.close()
             if not is_child:
                 await run_stop_hooks(self._core)
@@ -249,6 +257,20 @@ class _Run:
             self._observed.chunks.append(chunk)
             self._observer.on_chunk(chunk)
         return True
+
+
+class _SyncCalls:
+    """Serves the sync calls of the function until it ends, or is left behind in its thread.
+
+    What it calls later is refused: the application has its own store again.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.is_open = True
+
+    def caller_waits(self, waiting: Future[Any]) -> None:
+        """Do nothing: this loop's time does not jump."""
 
 
 async def _run_child_hooks(core: Core) -> contextvars.Context:

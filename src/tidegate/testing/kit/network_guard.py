@@ -10,6 +10,7 @@ import contextlib
 import socket
 import sys
 from collections.abc import Callable, Collection, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 _ADDRESS_AT = {
@@ -18,8 +19,13 @@ _ADDRESS_AT = {
     "socket.sendmsg": 1,
     "socket.getaddrinfo": 0,
     "socket.gethostbyname": 0,
+    "socket.gethostbyaddr": 0,
+    "socket.getnameinfo": 0,
 }
 """Audit events of Python's sockets, with the place of the address among their arguments."""
+
+stays_blocked: ContextVar[bool] = ContextVar("tidegate_stays_blocked", default=False)
+"""Set for code that may go on after its block, and reaches nobody then either."""
 
 
 class NetworkBlockedError(RuntimeError):
@@ -33,6 +39,8 @@ class _Guard:
         self.on_address: Callable[[str], None] | None = None
         """Called with each address; it raises to refuse it. None: nothing is guarded."""
         self._is_installed = False
+        # The hook is still called when the interpreter has cleared the names of this module.
+        self._address_at, self._stays_blocked = _ADDRESS_AT, stays_blocked
 
     def install(self) -> None:
         if not self._is_installed:
@@ -40,8 +48,12 @@ class _Guard:
             sys.addaudithook(self._on_event)
 
     def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
-        if self.on_address is not None and (at := _ADDRESS_AT.get(event)) is not None:
+        if (at := self._address_at.get(event)) is None:
+            return
+        if self.on_address is not None:
             self.on_address(_format_address(event, args, args[at]))
+        elif self._stays_blocked.get():
+            raise NetworkBlockedError("this code goes on after its end, and reaches nobody")
 
 
 _guard = _Guard()

@@ -122,7 +122,7 @@ def _read_timeout(request: Any) -> float:
 
 async def _pass_time(script: ScriptedUpstream, seconds: float) -> None:
     """Let time pass: by the loop of a drain, which jumps over it; elsewhere by the test's clock alone."""
-    if _is_in_drain():
+    if _jumps(asyncio.get_running_loop()):
         await asyncio.sleep(seconds)
     else:
         script.pass_time(seconds)
@@ -130,12 +130,12 @@ async def _pass_time(script: ScriptedUpstream, seconds: float) -> None:
 
 def _pass_time_sync(script: ScriptedUpstream, seconds: float) -> None:
     substitute = substitute_loop.get()
-    if substitute is not None and substitute.is_open:
+    if substitute is not None and substitute.is_open and _jumps(substitute.loop):
         run_sync(asyncio.sleep(seconds))
     else:
         script.pass_time(seconds)
 
 
-def _is_in_drain() -> bool:
-    """Whether the time of the running loop jumps."""
-    return "time" in vars(asyncio.get_running_loop())
+def _jumps(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the time of a loop jumps: it is that of a drain, and not of a replay."""
+    return "time" in vars(loop)
