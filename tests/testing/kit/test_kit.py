@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import kit_app
 import pytest
@@ -13,6 +15,7 @@ from kit_app import NOWHERE, Refused, app, ask_child_sync, chain, double, greet,
 from tidegate import ArgumentsError, State, UsageError
 from tidegate.internals import core_of
 from tidegate.testing import Kit, NeverEndedError, RunFailedError
+from tidegate.testing.kit.session import WorkSession
 
 
 def test_tasks_go_to_the_store_of_the_test_and_wait_until_it_drains() -> None:
@@ -265,6 +268,39 @@ def test_a_sleep_of_a_plain_function_takes_no_real_time_either() -> None:
         assert kit.drain_sync(limit=5).succeeded == 1
         assert (kit.now() - before).total_seconds() >= 1_200
     assert time.sleep is real_sleep
+
+
+def test_time_does_not_jump_past_a_sleep_that_begins_while_the_loop_is_found_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go_on, sleeps = threading.Event(), threading.Event()
+    on_idle, caller_waits, original = (
+        WorkSession._on_idle,
+        WorkSession.caller_waits,
+        kit_app.sleep_sync.function,
+    )
+
+    def observed_idle(session: WorkSession) -> float | None:
+        if not go_on.is_set() and session._waits_for_threads():
+            go_on.set()
+            assert sleeps.wait(20)
+        return on_idle(session)
+
+    def observed_wait(session: WorkSession, waiting: Future[Any]) -> None:
+        caller_waits(session, waiting)
+        sleeps.set()
+
+    def sleep_later(seconds: float) -> float:
+        go_on.wait(20)
+        return original(seconds)
+
+    monkeypatch.setattr(WorkSession, "_on_idle", observed_idle)
+    monkeypatch.setattr(WorkSession, "caller_waits", observed_wait)
+    monkeypatch.setattr(kit_app.sleep_sync, "function", sleep_later)
+    with Kit(app) as kit:
+        kit_app.sleep_sync.using(timeout="1m").enqueue_sync(50)
+        (run,) = kit.drain_sync().runs
+        assert (run.outcome, run.message) == ("succeeded", "")
 
 
 def test_a_plain_function_that_sleeps_past_its_time_limit_times_out() -> None:

@@ -110,6 +110,10 @@ class LoopTime:
         own = self._loop._ssock  # its own wake-up socket
         return any(key.fileobj is not own and key.fd != own.fileno() for key in self._files())
 
+    def has_events(self) -> bool:
+        """Return whether something waits for the next turn of the loop: a socket, or a call by a thread."""
+        return bool(self._real_selector.select(0))
+
     def _files(self) -> Iterable[selectors.SelectorKey]:
         found: Iterable[selectors.SelectorKey] = self._real_selector.get_map().values()
         return found

@@ -209,6 +209,8 @@ class WorkSession:
             return None
         if not self._is_giving_up and self._waits_for_threads():
             return REAL_WAIT_SECONDS
+        if self._time.has_events():  # a thread called the loop since it was found idle, and waits now
+            return None
         timers = self._time.timers()
         own = [timer for timer in timers if not context_of(timer).get(_is_engine, False)]
         relevant = own + [
