@@ -235,6 +235,7 @@ import time
 from shop.tasks import add, greet
 from shop_queue import queue
 from shop_tasks import add as elsewhere
+from tidegate.internals import core_of
 
 results = [add.enqueue(1, b=2), greet.enqueue("Ada"), elsewhere.enqueue(3, 4)]
 print([queue.status_sync(result.id).function for result in results])
@@ -261,6 +262,7 @@ def test_nothing_but_a_django_task_is_run_by_its_path(tmp_path: Path) -> None:
 from shop_queue import queue
 from tidegate import TaskFailedError
 from tidegate.integrations.django.tasks import FUNCTION
+from tidegate.internals import core_of
 
 for path in ("shop_tasks.no_task", "os.system", "nowhere.at_all"):
     handle = core_of(queue).functions[FUNCTION].enqueue_sync(path=path, args=[], kwargs={})

@@ -18,7 +18,7 @@ from support import until
 from tidegate.errors import StoreUnavailableError
 from tidegate.store.rows import TaskFilter
 from tidegate.store.sqlite import file_identity
-from tidegate.store.sqlite.file_record import FileRecord
+from tidegate.store.sqlite.file_record import FileRecord, FileStats
 from tidegate.store.sqlite.lock import FileLock
 from tidegate.store.sqlite.store import SqliteStore
 
@@ -275,6 +275,28 @@ async def test_a_touched_file_is_used_again_once_the_side_file_is_deleted(
     path.with_name(path.name + ".lock").unlink()
     assert await opens(path) == "1"
     assert integrity(path) == "ok"
+
+
+async def test_a_log_created_between_two_looks_at_the_files_is_not_taken_for_a_deleted_one(
+    store: SqliteStore, build: Build, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next client looks for the log just before this one creates it, and for the index just after."""
+    await build.one()
+    real = file_identity.files_at
+    looked: list[str] = []
+
+    def before_the_log_was_created(name: str, *, with_index: bool) -> FileStats:
+        looked.append(name)
+        found = real(name, with_index=with_index)
+        return found._replace(log=0, log_size=0) if len(looked) == 1 else found
+
+    other = SqliteStore(path)
+    monkeypatch.setattr(file_identity, "files_at", before_the_log_was_created)
+    try:
+        assert len(await other.list_tasks(TaskFilter(), limit=10)) == 1
+    finally:
+        await other.close()
+    assert looked
 
 
 async def test_the_log_is_checkpointed_by_writers_of_every_process(

@@ -84,5 +84,5 @@ def test_arguments_by_position_need_the_function_and_a_function_is_one_of_ours()
         double.enqueue_sync(1)
         with pytest.raises(UsageError, match="args="):
             kit.assert_enqueued(args=(1,))
-        with pytest.raises(UsageError, match="no task function"):
+        with pytest.raises(UsageError, match="not a task function"):
             kit.enqueued(double.function)  # type: ignore[arg-type]

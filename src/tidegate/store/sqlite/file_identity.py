@@ -95,9 +95,19 @@ class Identity:
             and not _alike(record.files, files)
         ):
             self._set_aside()
-        elif is_its_index and not files.log:
+        elif is_its_index and not files.log and self._lacks_log(files.log_index):
             raise replaced(self._name, "its -wal was deleted, and its -shm is still there")
         return files.file
+
+    def _lacks_log(self, index: int) -> bool:
+        """Return whether this index of a log is still there and the log is not.
+
+        Both may have been created between two looks at the log and the index. SQLite creates the log before
+        the index and deletes it after the index. So a log that is missing now, while the index is there after
+        that, was deleted by someone else.
+        """
+        log, found = stat_of(f"{self.real}-wal"), stat_of(f"{self.real}-shm")
+        return log is None and found is not None and found.st_ino == index
 
     def _set_aside(self) -> None:
         """Move away the log of a replaced file, if no process has that file open.
