@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tidegate import ArgumentsError, State, UsageError
 from tidegate.internals import core_of
 from tidegate.testing import Kit, NeverEndedError, RunFailedError
 from tidegate.testing.kit.session import WorkSession
+from tidegate.testing.kit.sleeping import virtual_sleep
 
 
 def test_tasks_go_to_the_store_of_the_test_and_wait_until_it_drains() -> None:
@@ -207,14 +210,26 @@ def test_a_task_that_blocks_the_event_loop_fails_the_test_and_later_tests_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tidegate.testing.kit.base.BLOCKED_SECONDS", 0.1)
-    with Kit(app) as kit:
-        kit_app.block_loop.enqueue_sync(2)
+    blocked_drain_ended = threading.Event()
+
+    @contextlib.contextmanager
+    def observed_sleep() -> Iterator[None]:
+        try:
+            with virtual_sleep():
+                yield
+        finally:
+            blocked_drain_ended.set()
+
+    with Kit(app) as kit, monkeypatch.context() as patched:
+        patched.setattr("tidegate.testing.kit.session.virtual_sleep", observed_sleep)
+        kit_app.block_loop.enqueue_sync(1)
         with pytest.raises(NeverEndedError, match="blocks the loop") as failed:
             kit.drain_sync(limit=0.2)
         assert "kit_app:block_loop" in str(failed.value)
     with Kit(app) as kit:
         double.enqueue_sync(1)
         assert kit.drain_sync().succeeded == 1
+    assert blocked_drain_ended.wait(20), "it would put time.sleep back in the middle of a later test"
 
 
 def test_tasks_that_repeat_themselves_without_end_fail_the_test() -> None:
