@@ -167,7 +167,7 @@ class ChaosRun:
         within = self.plan.drain_bound + 5.0
         codes = await asyncio.gather(*(worker.end(signal.SIGTERM, within) for worker in self._workers))
         for worker, code in zip(self._workers, codes, strict=True):
-            if code != 0:
+            if not worker.ended_well(code):
                 self._fault_log.record_problem(f"{worker.name} ended with code {code} at the last SIGTERM")
         return time.monotonic() - began_at
 

@@ -202,7 +202,7 @@ class ProcessFaultInjector:
             fault.ended_at = time.time()
 
     async def _drain(self, host: ChaosHost) -> None:
-        """Ask a worker to stop, sometimes twice; it must end in time, with exit code 0."""
+        """Ask a worker to stop, sometimes twice; it must end well and in time."""
         current_process = host.current_process
         assert current_process is not None
         host.expect_end()
@@ -220,7 +220,7 @@ class ProcessFaultInjector:
                 break
             await asyncio.sleep(_POLL_SECONDS)
         else:
-            if current_process.code not in {0, -signal.SIGTERM}:
+            if not host.ended_well(current_process.code):
                 self._fault_log.record_problem(
                     f"{host.name} ended with code {current_process.code} after SIGTERM"
                 )

@@ -17,10 +17,14 @@ from chaos import processes
 from chaos.process_logs import PROCESSES, read_processes
 from chaos.processes import HOST, is_alive
 from harness.faults import FaultLog
+from tidegate.worker.supervisor.supervisor import EXIT_KILLED
 
 LONGEST_GAP_SECONDS = 1.0
 """Without a process after one was killed."""
 _POLL_SECONDS = 0.05
+CHILDREN_KILLED = b"child processes were killed because their tasks did not stop"
+"""What a worker logs at its end if it had to kill child processes. Its exit code is then 1."""
+_LAST_BYTES = 16_384
 
 
 @dataclass(slots=True)
@@ -108,6 +112,17 @@ class ChaosHost:
         """Take the end of the present process as wanted."""
         if self.current_process is not None:
             self.current_process.is_expected_to_end = True
+
+    def ended_well(self, code: int | None) -> bool:
+        """Return whether a worker may end with this code after SIGTERM.
+
+        1 is right only if its log names killed child processes: some functions ignore a stop.
+        """
+        if code != EXIT_KILLED:
+            return code in {0, -signal.SIGTERM}
+        with self.log_path.open("rb") as log:
+            log.seek(max(0, self.log_path.stat().st_size - _LAST_BYTES))
+            return CHILDREN_KILLED in log.read()
 
     # --- workers ---------------------------------------------------------------------------------------
 

@@ -134,3 +134,29 @@ def test_a_killed_process_is_no_target_even_before_its_end_was_noticed(tmp_path:
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped yet
     assert host.current_process is None
     process.wait()
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "expected"),
+    [
+        (0, "", True),
+        (-signal.SIGTERM, "", True),
+        (1, "pool default: 1 child processes were killed because their tasks did not stop", True),
+        (1, "pool default: process 7 is killed: it did not end in time", False),
+        (70, "pool default: 1 child processes were killed because their tasks did not stop", False),
+    ],
+)
+def test_exit_code_1_after_sigterm_needs_a_killed_child_process_in_the_log(
+    tmp_path: Path, code: int, line: str, expected: bool
+) -> None:
+    host = ChaosHost(
+        name="worker-1",
+        command=[],
+        directory=tmp_path,
+        env={},
+        run_id="r",
+        fault_log=FaultLog(),
+        rng=random.Random(1),
+    )
+    host.log_path.write_text(f"{line}\n")
+    assert host.ended_well(code) is expected
