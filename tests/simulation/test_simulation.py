@@ -37,8 +37,8 @@ def describe(result: SimulationResult) -> str:
 
 
 def in_fives(seeds: range) -> list[Any]:
-    """Return each fifth seed. Those from 40 on only add breadth, as `make simulate` does, so they are slow."""
-    return [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 40 else []) for seed in seeds[::5]]
+    """Return each fifth seed. Those from 20 on only add breadth, as `make simulate` does, so they are slow."""
+    return [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 20 else []) for seed in seeds[::5]]
 
 
 @pytest.mark.parametrize("first", in_fives(range(100)))
