@@ -52,8 +52,8 @@ class QuotaProvider:
     Args:
         quota: Calls a second; a bucket that holds one second's worth.
         latency: Seconds until a response.
-        outage: The outage; None for none.
-        poisoned: Every n-th task gets a 400; 0 for none.
+        outage: The outage to simulate, if any.
+        poisoned: Every n-th task gets a 400; 0 turns this off.
         faulty: Tasks that always get `fault`.
         fault: An HTTP status; 0 for no response.
     """

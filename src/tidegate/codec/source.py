@@ -279,16 +279,16 @@ _SCALARS: dict[type, Callable[[SourceWriter, Any], str]] = {
 }
 
 
-def _rendered(expression: _Expression, column: int, beside: int = 0) -> str:
+def _rendered(expression: _Expression, column: int, others: int = 0) -> str:
     """Return the source of an expression; only its further lines are indented.
 
     Args:
         expression: The expression.
         column: The column at which its line begins.
-        beside: How many other characters are in its line.
+        others: How many other characters are in its line.
     """
     flat = _flat(expression)
-    if isinstance(expression, str) or not expression.parts or column + beside + len(flat) <= WIDTH:
+    if isinstance(expression, str) or not expression.parts or column + others + len(flat) <= WIDTH:
         return flat
     inner = column + _INDENT
     lines = [
