@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tidegate import NO_LIMIT, OptionError, Priority
+from tidegate.domain.readers import instant_from_text, instant_option, limit_option, seconds_option
 from tidegate.options import ENQUEUE_OPTIONS, EnqueueOptions, read_options
-from tidegate.readers import instant_from_text, instant_option, limit_option, seconds_option
 from tidegate.store.rows import NewTask
 from tidegate.web.request_schemas import SubmitRequest
 

@@ -14,9 +14,7 @@ from support import all_final, load_app, make_app, until, worker_process
 from tidegate import ArgumentsError, Context, TaskNotFoundError, Tidegate
 from tidegate.domain.states import State
 from tidegate.internals import core_of
-from tidegate.store.protocol import Store
-from tidegate.store.streams import CHUNK_BYTES, StoredChunk
-from tidegate.task_watcher import (
+from tidegate.operations.task_watcher import (
     CACHED_CHUNKS,
     ProgressChanged,
     StateChanged,
@@ -25,6 +23,8 @@ from tidegate.task_watcher import (
     TaskEvent,
     TaskWatcher,
 )
+from tidegate.store.protocol import Store
+from tidegate.store.streams import CHUNK_BYTES, StoredChunk
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import pytest
 
 from tidegate import Context, OptionError, RetryAfter
 from tidegate.context import RetryRequest, RetryRequested, RunControl
-from tidegate.readers import Seconds
+from tidegate.domain.readers import Seconds
 
 NINETY_SECONDS = [90, 90.0, timedelta(minutes=1.5), "90s", "1.5m"]
 

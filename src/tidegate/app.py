@@ -1,4 +1,4 @@
-"""`Tidegate`: what users see of an application. How it works is in `core`."""
+"""`Tidegate`: what users see of an application. How it works is in `application.core`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import functools
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from tidegate._bridge import run_sync
-from tidegate.bulk_enqueue import each
+from tidegate.application.bulk_enqueue import each
+from tidegate.application.core import Core
 from tidegate.calls.keys import Key, KeyRing
 from tidegate.calls.settings import CallTimes
 from tidegate.calls.upstream import Upstream
@@ -15,23 +15,23 @@ from tidegate.codec.declaration import require_plain_function
 from tidegate.config import load_config
 from tidegate.configured import PreparedTask, new_task_of
 from tidegate.context import Context
-from tidegate.core import Core
+from tidegate.domain.readers import (
+    Seconds,
+    name_option,
+    names_option,
+    shown,
+)
 from tidegate.domain.spec import (
     TaskSpec,
 )
 from tidegate.errors import OptionError
 from tidegate.hooks import Hooks
 from tidegate.limits.options import UpstreamLimits, make_limits
-from tidegate.readers import (
-    Seconds,
-    name_option,
-    names_option,
-    shown,
-)
 from tidegate.store.connect import check_url
 from tidegate.task import TaskDecorator, TaskFunction
 from tidegate.task_access import TaskAccess
 from tidegate.task_settings import TaskSettings, choose_runs_in, function_name, read_settings
+from tidegate.threads.bridge import run_sync
 from tidegate.worker.settings import Pool, Timings, pools_option, timings_option
 
 if TYPE_CHECKING:

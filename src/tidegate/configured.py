@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
-from tidegate._bridge import run_sync
 from tidegate.codec import CODEC
 from tidegate.codec.signature import Signature
+from tidegate.domain.readers import shown
 from tidegate.domain.spec import NO_LIMIT, TaskSpec
 from tidegate.errors import ArgumentsError, OptionError, UsageError
 from tidegate.handle import Handle, StoreSource
-from tidegate.readers import shown
 from tidegate.store.rows import EnqueueResult, NewTask
+from tidegate.threads.bridge import run_sync
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -19,10 +19,10 @@ from typing import Any, NoReturn
 
 from tidegate.domain.calls import CallLog
 from tidegate.domain.failure import LastFailure
+from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option
 from tidegate.domain.spec import Priority
 from tidegate.domain.text import storable, with_surrogates_escaped
 from tidegate.errors import ArgumentsError
-from tidegate.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option
 
 _MAX_LINE = 500
 BACKPRESSURE_SECONDS = 0.05

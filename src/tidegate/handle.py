@@ -8,9 +8,9 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
-from tidegate._bridge import run_sync
 from tidegate.domain.ids import TaskReference
 from tidegate.domain.moments import to_datetime
+from tidegate.domain.readers import Seconds, seconds_option
 from tidegate.domain.states import State
 from tidegate.errors import (
     ResultTimeoutError,
@@ -19,9 +19,9 @@ from tidegate.errors import (
     TaskNotFoundError,
     UsageError,
 )
-from tidegate.readers import Seconds, seconds_option
+from tidegate.operations.task_watcher import TaskWatcher
 from tidegate.store.streams import StoredChunk
-from tidegate.task_watcher import TaskWatcher
+from tidegate.threads.bridge import run_sync
 from tidegate.values import Chunk, HistoryEntry, TaskStatus, history_entry, task_status
 
 if TYPE_CHECKING:

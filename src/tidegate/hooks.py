@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tidegate.readers import callable_option
+from tidegate.domain.readers import callable_option
 
 if TYPE_CHECKING:
     from tidegate.policy.classify import Classifier

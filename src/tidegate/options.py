@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypedDict
 
-from tidegate.domain.spec import Priority
-from tidegate.errors import OptionError
-from tidegate.readers import (
+from tidegate.domain.readers import (
     Deadline,
     Seconds,
     attempts_option,
@@ -22,6 +20,8 @@ from tidegate.readers import (
     seconds_option,
     wrong,
 )
+from tidegate.domain.spec import Priority
+from tidegate.errors import OptionError
 
 
 class EnqueueOptions(TypedDict, total=False):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from tidegate.domain.readers import Seconds
 from tidegate.handle import Handle, StoreSource, require_timeout
-from tidegate.readers import Seconds
 
 if TYPE_CHECKING:
     from tidegate.store.rows import CancelStatus

@@ -10,20 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from tidegate.calls.upstream import Upstream
 from tidegate.domain.failure import Reason
-from tidegate.domain.spec import (
-    TIMEOUT_WITH_UPSTREAM_SECONDS,
-    TOTAL_TIMEOUT_WITH_UPSTREAM_SECONDS,
-    Backoff,
-    OnCrash,
-    Priority,
-    Rule,
-    RunsIn,
-    backoff_option,
-)
-from tidegate.errors import ConfigError, OptionError
-from tidegate.limits.options import rate_window
-from tidegate.options import priority_option
-from tidegate.readers import (
+from tidegate.domain.readers import (
     Seconds,
     Size,
     attempts_option,
@@ -37,6 +24,19 @@ from tidegate.readers import (
     whole_option,
     wrong,
 )
+from tidegate.domain.spec import (
+    TIMEOUT_WITH_UPSTREAM_SECONDS,
+    TOTAL_TIMEOUT_WITH_UPSTREAM_SECONDS,
+    Backoff,
+    OnCrash,
+    Priority,
+    Rule,
+    RunsIn,
+    backoff_option,
+)
+from tidegate.errors import ConfigError, OptionError
+from tidegate.limits.options import rate_window
+from tidegate.options import priority_option
 
 
 class TaskSettings(TypedDict, total=False):

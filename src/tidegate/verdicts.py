@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.readers import Seconds, wait_option
+from tidegate.domain.readers import Seconds, wait_option
 
 
 class Transient(Exception):  # noqa: N818 - a verdict that a task raises, named as such

@@ -18,8 +18,8 @@ from attack_support import OddStore
 from support import FAST, app_on, make_app
 from tidegate import ConfigError, Pool, State, StoreUnavailableError, Tidegate, UsageError
 from tidegate.internals import core_of
+from tidegate.operations.task_watcher import TaskWatcher
 from tidegate.store.rows import NewTask
-from tidegate.task_watcher import TaskWatcher
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
-import tidegate.bulk_enqueue
+import tidegate.application.bulk_enqueue
 from chaos import functions
 from chaos.plan import BATCHED_FROM, LONGEST_BODY_LEASES, LONGEST_DELAY_LEASES
 from chaos.process_logs import (
@@ -213,7 +213,9 @@ _SCRIPTS: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
 
 
 async def _main(name: str, seed: str, tasks_per_second: float) -> None:
-    tidegate.bulk_enqueue.PART_TASKS = BATCHED_FROM  # so that an enqueue in batches needs no 5,000 tasks
+    tidegate.application.bulk_enqueue.PART_TASKS = (
+        BATCHED_FROM  # so that an enqueue in batches needs no 5,000 tasks
+    )
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     path = client_log_path(functions.directory, name)

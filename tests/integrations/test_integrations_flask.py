@@ -115,7 +115,7 @@ def test_a_page_gets_a_result_as_the_http_api_gives_it(site: Flask, tidegate: Ti
 
 
 def run_all(tidegate: Tidegate, task_id: str) -> None:
-    from tidegate._bridge import run_sync
+    from tidegate.threads.bridge import run_sync
 
     async def work() -> None:
         async with tidegate.worker():

@@ -28,9 +28,9 @@ from tidegate.errors import (
     WrongStateError,
 )
 from tidegate.handle import Handle
+from tidegate.operations.task_watcher import TaskWatcher
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, NewTask, TaskFilter
-from tidegate.task_watcher import TaskWatcher
 
 T = TypeVar("T")
 Action = Callable[[], Awaitable[None]]

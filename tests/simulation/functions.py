@@ -12,8 +12,8 @@ from harness.scripts import run_line
 from simulation.machine import current_machine
 from simulation.user_code_faults import break_function, broken_classifier
 from tidegate.app import Tidegate
+from tidegate.application.core import Core
 from tidegate.context import Context
-from tidegate.core import Core
 from tidegate.domain.spec import Exponential
 from tidegate.internals import core_of
 from tidegate.store.protocol import Store

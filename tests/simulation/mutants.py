@@ -16,13 +16,13 @@ import pytest
 
 from simulation import FaultKind
 from tidegate.domain.outcome import Outcome
+from tidegate.operations.task_watcher import TaskWatcher
 from tidegate.store.common import ids, promote
 from tidegate.store.common.session import Session
 from tidegate.store.rows import ClaimRequest, EnqueueResult, NewTask, WorkerRow
 from tidegate.store.sqlite import claim, finish, keys, outcomes, query, redrive
 from tidegate.store.sqlite.finish import is_resent
 from tidegate.store.sqlite.store import SqliteStore
-from tidegate.task_watcher import TaskWatcher
 from tidegate.worker.engine import outcome_decider
 from tidegate.worker.engine.claimer import Claimer
 from tidegate.worker.engine.engine import Engine

@@ -22,7 +22,6 @@ from store_build import Build, SettableClock
 from pgserver import Server
 from postgres_support import fresh_database
 from tidegate import Pool, Tidegate
-from tidegate._bridge import run_sync
 from tidegate.cli.error_report import WRONG_CONFIG
 from tidegate.errors import SchemaError
 from tidegate.store.common.migrate import Migration, require_generation
@@ -33,6 +32,7 @@ from tidegate.store.sqlite.restore import restore
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.store.transfer.source import Source
 from tidegate.store.transfer.target import Target
+from tidegate.threads.bridge import run_sync
 from tidegate.web import WebSettings, create_app
 
 pytestmark = pytest.mark.anyio

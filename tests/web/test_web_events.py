@@ -17,8 +17,8 @@ from support import until
 from tidegate import Tidegate
 from tidegate.domain.states import State
 from tidegate.internals import core_of
+from tidegate.operations.task_watcher import PART_BYTES, StateChanged, StreamEnded, TaskEvent, TaskWatcher
 from tidegate.store.streams import StoredChunk, StreamHead
-from tidegate.task_watcher import PART_BYTES, StateChanged, StreamEnded, TaskEvent, TaskWatcher
 from tidegate.web import Principal, Role, WebSettings, create_app
 from tidegate.web.api_context import ApiContext
 from tidegate.web.events import SEND_BYTES

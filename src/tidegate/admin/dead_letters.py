@@ -5,18 +5,18 @@ from __future__ import annotations
 import builtins
 from typing import Unpack
 
-from tidegate._bridge import run_sync
 from tidegate.admin.source import AdminSource
 from tidegate.admin.tasks import MOST_LISTED
 from tidegate.admin.values import DeadLetter, dead_letter, dead_letter_of_task
+from tidegate.domain.readers import whole_option
 from tidegate.operations import dead_letters
 from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, DeadLetterReport
 from tidegate.operations.recorded_task import read_recorded
 from tidegate.operations.regression_test import write_test
 from tidegate.operations.tasks import full_id, read_dead_task
-from tidegate.readers import whole_option
 from tidegate.store.protocol import Store
 from tidegate.store.short_ids import TaskIds
+from tidegate.threads.bridge import run_sync
 
 _HOW_TO_CHOOSE = "give task ids, a filter, or everything=True: one of the three"
 

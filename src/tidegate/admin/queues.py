@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import builtins
 
-from tidegate._bridge import run_sync
 from tidegate.admin.source import AdminSource
 from tidegate.admin.values import QueueStatus, WorkerStatus, queue_status, worker_status
 from tidegate.operations.overview import read_queues
+from tidegate.threads.bridge import run_sync
 
 
 class QueueAdmin:

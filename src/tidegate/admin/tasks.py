@@ -6,16 +6,16 @@ import builtins
 from collections.abc import Iterable, Mapping
 from typing import TypedDict, Unpack
 
-from tidegate._bridge import run_sync
 from tidegate.admin.source import AdminSource
 from tidegate.admin.values import WaitExplanation
+from tidegate.domain.readers import require_names, whole_option, wrong
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.operations.tasks import explain, full_id, read_task, retry_tasks
 from tidegate.options import priority_option
-from tidegate.readers import require_names, whole_option, wrong
 from tidegate.store.rows import ActionStatus, CancelStatus, TaskFilter
 from tidegate.store.short_ids import TaskIds, full_ids
+from tidegate.threads.bridge import run_sync
 from tidegate.values import TaskStatus, task_status
 
 MOST_LISTED = 1_000

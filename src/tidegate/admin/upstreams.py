@@ -6,7 +6,6 @@ import builtins
 from collections.abc import Collection
 from typing import Any, Unpack
 
-from tidegate._bridge import run_sync
 from tidegate.admin.source import AdminSource
 from tidegate.admin.values import (
     RetryBudgetStatus,
@@ -14,10 +13,11 @@ from tidegate.admin.values import (
     retry_budget_status,
     upstream_status,
 )
+from tidegate.domain.readers import Seconds, positive_option, seconds_option
 from tidegate.limits.options import DURATIONS, UpstreamLimits
 from tidegate.limits.settings import GateKind
 from tidegate.operations.upstreams import find_upstream, require_known, set_limits
-from tidegate.readers import Seconds, positive_option, seconds_option
+from tidegate.threads.bridge import run_sync
 
 
 class UpstreamAdmin:

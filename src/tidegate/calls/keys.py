@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
+from tidegate.domain.readers import shown
 from tidegate.errors import ConfigError, OptionError
 from tidegate.limits.options import UpstreamLimits, make_limits
 from tidegate.limits.settings import GateKind, LimitDeclaration
 from tidegate.limits.values import key_gate_name
-from tidegate.readers import shown
 
 
 class Key:

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
-from tidegate._bridge import running_or_bridge_loop
 from tidegate.calls.permits import PermitRequest
 from tidegate.domain.usage import Dimension, HeaderLimit
 from tidegate.errors import TidegateError
@@ -30,6 +29,7 @@ from tidegate.providers.limits import seen_limits
 from tidegate.providers.packs import pack_for
 from tidegate.providers.waits import Headers
 from tidegate.store.protocol import Store
+from tidegate.threads.bridge import running_or_bridge_loop
 
 _log = logging.getLogger("tidegate.calls")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tidegate.readers import Seconds, limit_option, set_fields
+from tidegate.domain.readers import Seconds, limit_option, set_fields
 
 _SHORTEST_SECONDS = 0.001
 """The time limit of a call whose run has no time left. The call ends at once."""

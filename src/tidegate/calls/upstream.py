@@ -10,10 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tidegate.calls.settings import CallSettings, CallTimes
+from tidegate.domain.readers import shown
 from tidegate.errors import OptionError
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.limits.values import is_key_gate
-from tidegate.readers import shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

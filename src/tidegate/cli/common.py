@@ -20,7 +20,7 @@ from tidegate.internals import core_of
 from tidegate.store.protocol import Store
 
 if TYPE_CHECKING:
-    from tidegate.core import Core
+    from tidegate.application.core import Core
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -34,7 +34,7 @@ from tidegate.operations.tasks import full_id, read_dead_task, read_task
 from tidegate.store.protocol import Store
 
 if TYPE_CHECKING:
-    from tidegate.core import Core
+    from tidegate.application.core import Core
     from tidegate.operations.regression_test import RegressionTest
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -172,7 +172,7 @@ async def _opened(application: Any, database: str | None) -> Store:
 async def _print_end(store: Store, facts: dict[str, Any], timeout: float | None, as_json: bool) -> int:
     from tidegate.domain.states import State
     from tidegate.handle import wait_until_final
-    from tidegate.task_watcher import TaskWatcher
+    from tidegate.operations.task_watcher import TaskWatcher
 
     stored = await wait_until_final(store, TaskWatcher(store), facts["task_id"], timeout)
     succeeded = stored.state is State.SUCCEEDED

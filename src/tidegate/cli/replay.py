@@ -21,8 +21,8 @@ from tidegate.domain.redaction import redact
 from tidegate.operations.recorded_answer import recorded_answer
 
 if TYPE_CHECKING:
+    from tidegate.application.core import Core
     from tidegate.context import Progress
-    from tidegate.core import Core
     from tidegate.domain.failure import Failure
     from tidegate.operations.recorded_task import RecordedTask
     from tidegate.store.rows import HistoryRow

@@ -20,7 +20,7 @@ from tidegate.cli.table import print_table
 from tidegate.cli.values import as_seconds
 from tidegate.domain.access import Role, digest_of, make_token
 from tidegate.domain.ids import IdMaker
-from tidegate.readers import name_option
+from tidegate.domain.readers import name_option
 from tidegate.store.access import NewAuditEntry, NewToken, TokenRow
 from tidegate.store.protocol import Store
 

@@ -11,6 +11,7 @@ from tidegate.cli.common import StoreLocation, json_option, location_options, op
 from tidegate.cli.formatting import moment
 from tidegate.cli.output import jsonable, print_facts, print_json, print_message
 from tidegate.cli.table import print_table
+from tidegate.domain.readers import positive_option, seconds_option, shown, wrong
 from tidegate.errors import OptionError
 from tidegate.limits.formatting import format_dimension, format_learned_limit
 from tidegate.limits.options import DURATIONS, facts
@@ -22,7 +23,6 @@ from tidegate.operations.upstreams import (
     set_limits,
     tasks_before,
 )
-from tidegate.readers import positive_option, seconds_option, shown, wrong
 from tidegate.store.upstream_rows import UpstreamRow
 
 _CODE = "code"

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from tidegate.domain.ids import SHORTEST, id_or_none, id_range
+from tidegate.domain.readers import instant_from_text, name_option, seconds_option, shown
 from tidegate.domain.spec import Priority
 from tidegate.errors import OptionError
 from tidegate.options import priority_option
-from tidegate.readers import instant_from_text, name_option, seconds_option, shown
 
 T = TypeVar("T")
 

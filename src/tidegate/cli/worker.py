@@ -12,7 +12,7 @@ from tidegate.cli.health import CommandWithHealth
 from tidegate.cli.values import as_seconds
 from tidegate.config import Config, load_config
 from tidegate.config.table import did_you_mean
-from tidegate.readers import shown
+from tidegate.domain.readers import shown
 from tidegate.worker.settings import Pool, Timings
 
 

@@ -20,9 +20,9 @@ from tidegate.config.sections import (
     read_timings,
 )
 from tidegate.config.table import Table, near_miss
+from tidegate.domain.readers import shown
 from tidegate.errors import ConfigError
 from tidegate.limits.retry_budget import SYSTEM_RETRIES_PER_MINUTE
-from tidegate.readers import shown
 from tidegate.store.connect import anchored_url
 from tidegate.worker.settings import Pool, Timings
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from tidegate.errors import ConfigError, OptionError
-from tidegate.readers import (
+from tidegate.domain.readers import (
     devices_option,
     flag_option,
     kept_option,
@@ -19,6 +18,7 @@ from tidegate.readers import (
     texts_option,
     whole_option,
 )
+from tidegate.errors import ConfigError, OptionError
 
 T = TypeVar("T")
 

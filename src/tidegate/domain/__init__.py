@@ -1,1 +1,4 @@
-"""Plain values and the table of task states. No I/O; the time and random numbers are passed in."""
+"""Plain values, how options are read, and the table of task states.
+
+No I/O; the time and random numbers are passed in.
+"""

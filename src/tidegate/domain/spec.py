@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import IntEnum, StrEnum
 
 from tidegate.domain.failure import Reason
-from tidegate.readers import (
+from tidegate.domain.readers import (
     LONGEST_WAIT_SECONDS,
     Seconds,
     choice_option,

@@ -10,13 +10,13 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, url_for
 
-from tidegate._bridge import require_threads, run_sync
 from tidegate.app import Tidegate
 from tidegate.codec.plain import plain, to_json, unstorable
 from tidegate.errors import ConfigError, StoreError, TaskNotFoundError
 from tidegate.handle import Handle
 from tidegate.internals import core_of
 from tidegate.store.rows import StoredResult
+from tidegate.threads.bridge import require_threads, run_sync
 from tidegate.values import TaskStatus
 
 MaySee = Callable[[TaskStatus], bool]

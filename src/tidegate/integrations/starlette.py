@@ -21,9 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.app import Tidegate
 from tidegate.configured import ConfiguredTaskFunction, PreparedTask
+from tidegate.domain.readers import shown
 from tidegate.errors import ConfigError
 from tidegate.internals import core_of
-from tidegate.readers import shown
 from tidegate.task import TaskFunction
 
 P = ParamSpec("P")

@@ -6,10 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
-from tidegate.domain.spec import Window
-from tidegate.errors import OptionError
-from tidegate.limits.settings import Limits
-from tidegate.readers import (
+from tidegate.domain.readers import (
     MOST,
     Seconds,
     flag_option,
@@ -20,6 +17,9 @@ from tidegate.readers import (
     whole_option,
     wrong,
 )
+from tidegate.domain.spec import Window
+from tidegate.errors import OptionError
+from tidegate.limits.settings import Limits
 
 WINDOW_SECONDS: Mapping[str, float] = {
     "requests_per_second": 1.0,

@@ -1,1 +1,1 @@
-"""What operators do, written once: the command line, the HTTP API and `app.admin` all work by this code."""
+"""The code that the command line, the HTTP API and the Python API share, most of it what operators do."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypedDict
 
+from tidegate.domain.readers import Seconds, instant_option, require_names, seconds_option
 from tidegate.domain.states import State
 from tidegate.errors import NotAcceptedError, UsageError
-from tidegate.readers import Seconds, instant_option, require_names, seconds_option
 from tidegate.store.live_workers import declared_functions
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, TaskFilter

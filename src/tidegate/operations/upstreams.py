@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from tidegate.domain.readers import shown
 from tidegate.errors import UnknownUpstreamError
 from tidegate.limits.formatting import format_block, format_gate
 from tidegate.limits.options import changed_limits, handed_back
 from tidegate.limits.settings import Limits
 from tidegate.limits.values import is_key_gate
-from tidegate.readers import shown
 from tidegate.store.protocol import Store
 from tidegate.store.upstream_rows import UpstreamRow
 

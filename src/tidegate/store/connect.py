@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate.domain.readers import shown
 from tidegate.errors import ConfigError
-from tidegate.readers import shown
 
 if TYPE_CHECKING:
     from tidegate.store.protocol import Store

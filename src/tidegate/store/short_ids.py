@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidegate.domain.ids import id_or_none, id_range
+from tidegate.domain.readers import shown
 from tidegate.errors import OptionError, UsageError
-from tidegate.readers import shown
 from tidegate.store.protocol import Store
 
 _SHOWN = 3

@@ -24,10 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tidegate._bridge import substitute_loop
+from tidegate.application.core import Core
 from tidegate.codec.signature import Signature
 from tidegate.context import Progress
-from tidegate.core import Core
 from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
 from tidegate.domain.moments import to_datetime
 from tidegate.domain.outcome import Charge, Dead, Fence, Outcome, Retrying, Succeeded
@@ -40,6 +39,7 @@ from tidegate.store.rows import ClaimedTask, HistoryRow, TaskFilter, TaskRow
 from tidegate.testing.kit.network_guard import stays_blocked
 from tidegate.testing.kit.scripted_transport import make_transport
 from tidegate.testing.kit.scripted_upstream import ScriptedRequest, ScriptedUpstream, Step
+from tidegate.threads.bridge import substitute_loop
 from tidegate.worker.application import Runnable
 from tidegate.worker.engine.executor import Executor
 from tidegate.worker.engine.lease import Lease

@@ -12,9 +12,9 @@ from fastapi import Path
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
+from tidegate.application.core import Core
 from tidegate.codec.plain import is_plain, plain
 from tidegate.codec.plain import to_json as encode
-from tidegate.core import Core
 from tidegate.domain.access import Principal
 from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskRow

@@ -9,8 +9,14 @@ from dataclasses import dataclass
 import msgspec
 
 from tidegate.codec.plain import plain, to_json
+from tidegate.operations.task_watcher import (
+    ProgressChanged,
+    StateChanged,
+    StreamEnded,
+    StreamReset,
+    TaskEvent,
+)
 from tidegate.store.streams import StoredChunk
-from tidegate.task_watcher import ProgressChanged, StateChanged, StreamEnded, StreamReset, TaskEvent
 from tidegate.web.api_context import ApiContext
 
 SEND_BYTES = 32_768

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
+from tidegate.application.core import Core
 from tidegate.configured import ConfiguredTaskFunction
-from tidegate.core import Core
 from tidegate.domain.access import Principal
+from tidegate.domain.readers import instant_from_text, shown
 from tidegate.domain.text import counted
 from tidegate.errors import OptionError, TidegateError, UnknownFunctionError
 from tidegate.options import ENQUEUE_OPTIONS, read_options
-from tidegate.readers import instant_from_text, shown
 from tidegate.store.rows import NewTask
 from tidegate.task import TaskFunction
 from tidegate.web.offload import Offload

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.calls.upstream import Upstream
 from tidegate.codec.signature import Signature
+from tidegate.domain.readers import shown
 from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
 from tidegate.errors import ConfigError
 from tidegate.internals import core_of, is_application
 from tidegate.limits.settings import LimitDeclaration
-from tidegate.readers import shown
 from tidegate.store.rows import CrashPolicy
 from tidegate.worker.settings import Pool, Timings
 

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.domain.spec import Priority
-from tidegate.errors import OptionError
-from tidegate.policy.order import DEFAULT_SHARES
-from tidegate.readers import (
+from tidegate.domain.readers import (
     Seconds,
     Size,
     devices_option,
@@ -27,6 +24,9 @@ from tidegate.readers import (
     whole_option,
     wrong,
 )
+from tidegate.domain.spec import Priority
+from tidegate.errors import OptionError
+from tidegate.policy.order import DEFAULT_SHARES
 
 DRAIN_GRACE_SECONDS = 25.0
 """The default upper limit of `drain_grace`. Kubernetes kills after 30 s (`terminationGracePeriodSeconds`),

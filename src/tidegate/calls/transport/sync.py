@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
-from tidegate._bridge import run_sync
-from tidegate._threads import DaemonThreadPool, FunctionRaised
 from tidegate.calls.transport.libraries import is_streamed_by_client
 from tidegate.calls.transport.sdk_retries import remember_error, reraise_first_error
 from tidegate.context import Context, current_context
 from tidegate.errors import UsageError
+from tidegate.threads.bridge import run_sync
+from tidegate.threads.daemon_threads import DaemonThreadPool, FunctionRaised
 
 T = TypeVar("T")
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]

@@ -12,9 +12,9 @@ import django
 from django.apps import apps
 from django.db import connections, transaction
 
-from tidegate._bridge import require_threads
 from tidegate.app import Tidegate
 from tidegate.configured import PreparedTask
+from tidegate.threads.bridge import require_threads
 
 
 def use_django(queue: Tidegate) -> Tidegate:

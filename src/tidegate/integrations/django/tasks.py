@@ -30,7 +30,6 @@ from django.tasks.signals import task_enqueued, task_finished, task_started
 from django.utils.json import normalize_json
 from django.utils.module_loading import import_string
 
-from tidegate._bridge import run_sync
 from tidegate.app import Tidegate
 from tidegate.context import Context
 from tidegate.domain.spec import Priority
@@ -39,6 +38,7 @@ from tidegate.integrations.django import on_commit, use_django
 from tidegate.integrations.django.task_names import DjangoTaskNames, runs_django_tasks, task_function_name
 from tidegate.internals import core_of
 from tidegate.store.rows import HistoryRow, TaskRow
+from tidegate.threads.bridge import run_sync
 from tidegate.verdicts import Permanent
 from tidegate.worker.application import load_application
 

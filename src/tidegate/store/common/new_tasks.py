@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tidegate.domain.readers import require_before_deadline
 from tidegate.errors import OptionError
-from tidegate.readers import require_before_deadline
 from tidegate.store.common.refusals import unstorable
 from tidegate.store.common.rollup_totals import RollupKey
 from tidegate.store.common.text import to_json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.domain.readers import shown
 from tidegate.errors import (
     ArgumentsError,
     KeyConflictError,
@@ -9,7 +10,6 @@ from tidegate.errors import (
     TaskNotFoundError,
     WrongStateError,
 )
-from tidegate.readers import shown
 
 
 def key_conflict(key: str, holder: str) -> KeyConflictError:

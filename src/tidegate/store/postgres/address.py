@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
+from tidegate.domain.readers import shown
 from tidegate.errors import ConfigError
-from tidegate.readers import shown
 
 SCHEMA = "tidegate"
 CONNECTIONS = 4

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidegate._bridge import run_sync
 from tidegate.errors import ConfigError, KeyConflictError, UsageError
 from tidegate.store.postgres.callers import Caller, recognise
 from tidegate.store.postgres.enqueue import (
@@ -23,6 +22,7 @@ from tidegate.store.postgres.enqueue import (
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import in_schema, load
 from tidegate.store.rows import EnqueueResult, NewTask
+from tidegate.threads.bridge import run_sync
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tidegate._bridge import start_in_background
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
 from tidegate.store.common import promote, runs, workers
 from tidegate.store.common.migrate import log_newer_schema
@@ -44,6 +43,7 @@ from tidegate.store.rows import (
     ProgressUpdate,
 )
 from tidegate.store.streams import NewChunk
+from tidegate.threads.bridge import start_in_background
 
 T = TypeVar("T")
 

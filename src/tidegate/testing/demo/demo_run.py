@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate.core import Core
+from tidegate.application.core import Core
 from tidegate.domain.states import State
 from tidegate.domain.text import counted
 from tidegate.errors import StoreError, TidegateError

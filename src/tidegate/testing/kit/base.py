@@ -12,13 +12,12 @@ from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from tidegate._bridge import abandon_bridge_loop, run_sync, running_or_bridge_loop
 from tidegate.app import Tidegate
 from tidegate.calls.upstream import Upstream
 from tidegate.context import plain_call_observers
+from tidegate.domain.readers import Seconds, choice_option, positive_option, shown, whole_option
 from tidegate.errors import UnknownUpstreamError, UsageError
 from tidegate.internals import core_of
-from tidegate.readers import Seconds, choice_option, positive_option, shown, whole_option
 from tidegate.store.connect import is_postgres
 from tidegate.testing.kit.clock import KitClock
 from tidegate.testing.kit.django import sharing_for_this_thread
@@ -28,6 +27,7 @@ from tidegate.testing.kit.scripted_transport import make_transport
 from tidegate.testing.kit.scripted_upstream import ScriptedUpstream
 from tidegate.testing.kit.session import WorkSession
 from tidegate.testing.kit.store import KitStore, new_directory
+from tidegate.threads.bridge import abandon_bridge_loop, run_sync, running_or_bridge_loop
 from tidegate.worker.embedded import EmbeddedWorker
 from tidegate.worker.settings import Pool
 

@@ -9,11 +9,11 @@ from typing import Any
 from tidegate.calls.upstream import Upstream
 from tidegate.context import Progress
 from tidegate.domain.moments import to_datetime
+from tidegate.domain.readers import Seconds, choice_option, seconds_option
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.errors import UsageError
 from tidegate.options import priority_option
-from tidegate.readers import Seconds, choice_option, seconds_option
 from tidegate.task import TaskFunction
 from tidegate.testing.kit.base import CONCURRENCY, LIMIT_SECONDS, KitBase
 from tidegate.testing.kit.enqueued import (

@@ -8,9 +8,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from tidegate._bridge import run_sync, substitute_loop
 from tidegate.errors import ConfigError
 from tidegate.testing.kit.scripted_upstream import ScriptedUpstream, Step, recorded_request
+from tidegate.threads.bridge import run_sync, substitute_loop
 
 NEVER_SECONDS = 366 * 86_400.0
 """How long a call without any time limit hangs."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tidegate.context import current_context
+from tidegate.domain.readers import Seconds, seconds_option, whole_option
 from tidegate.errors import UsageError
-from tidegate.readers import Seconds, seconds_option, whole_option
 from tidegate.testing.kit import reply_formats
 from tidegate.testing.kit.results import KitError
 

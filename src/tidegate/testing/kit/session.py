@@ -20,7 +20,6 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any
 
-from tidegate._bridge import substitute_loop
 from tidegate._version import __version__
 from tidegate.store.rows import NewWorker
 from tidegate.testing.kit.application import KitApplication
@@ -29,6 +28,7 @@ from tidegate.testing.kit.loop_time import LoopTime, context_of, is_routine, is_
 from tidegate.testing.kit.results import NeverEndedError
 from tidegate.testing.kit.sleeping import virtual_sleep
 from tidegate.testing.kit.store import KitStore
+from tidegate.threads.bridge import substitute_loop
 from tidegate.worker import scratch
 from tidegate.worker.application import Application
 from tidegate.worker.engine.engine import Engine

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tidegate._bridge import run_sync, substitute_loop
+from tidegate.threads.bridge import run_sync, substitute_loop
 
 _lock = threading.Lock()
 _open = 0

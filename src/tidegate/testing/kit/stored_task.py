@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from tidegate._bridge import run_sync
 from tidegate.app import Tidegate
 from tidegate.codec import CODEC
 from tidegate.handle import Handle
 from tidegate.internals import core_of
 from tidegate.options import read_options
 from tidegate.store.rows import NewTask
+from tidegate.threads.bridge import run_sync
 
 
 def enqueue_stored(

@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidegate._threads import DaemonThreadPool, FunctionRaised
 from tidegate.context import RunControl, StopReason, TaskStopped, set_current_context
 from tidegate.domain.outcome import Fence, Outcome
 from tidegate.domain.spec import RunsIn
 from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.policy import retry
 from tidegate.store.rows import ClaimedTask
+from tidegate.threads.daemon_threads import DaemonThreadPool, FunctionRaised
 from tidegate.worker import report
 from tidegate.worker.application import Runnable
 from tidegate.worker.children.runner import ChildRunner

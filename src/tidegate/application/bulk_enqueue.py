@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import TypeVar
 
-from tidegate._bridge import run_sync
 from tidegate.errors import StoreError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import EnqueueResult, NewTask
+from tidegate.threads.bridge import run_sync
 
 T = TypeVar("T")
 

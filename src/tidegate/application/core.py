@@ -16,21 +16,21 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from tidegate._bridge import run_sync
-from tidegate.bulk_enqueue import BulkEnqueue, each
+from tidegate.application.bulk_enqueue import BulkEnqueue, each
+from tidegate.application.unserved import UnservedTaskWarner
 from tidegate.calls.upstream import Upstream
 from tidegate.codec import CODEC
 from tidegate.config import Config
 from tidegate.domain.ids import IdMaker
+from tidegate.domain.readers import name_option, shown, wrong
 from tidegate.domain.spec import TaskSpec
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError, UsageError
 from tidegate.hooks import HookLists
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
-from tidegate.readers import name_option, shown, wrong
+from tidegate.operations.task_watcher import TaskWatcher
 from tidegate.store.connect import open_store
 from tidegate.task import TaskFunction, defined_at
-from tidegate.task_watcher import TaskWatcher
-from tidegate.unserved import UnservedTaskWarner
+from tidegate.threads.bridge import run_sync
 from tidegate.worker.settings import Pool, Timings
 
 if TYPE_CHECKING:  # a child process imports this module at each start, and never opens the store
