@@ -312,7 +312,7 @@ def not_killed() -> DemoOutcome:
     ("broken", "fault"),
     [
         (lost_a_row, "1 task was lost"),
-        (never_finished, "1 task was lost"),
+        (never_finished, "1 task not finished in time"),
         (reran_without_a_reason, "1 re-run without a recorded reason"),
         (called_without_a_recorded_run, "a made 3 calls in 2 recorded runs"),
         (dead_for_another_reason, "b violates the policy and ended dead (rate_limit)"),

@@ -199,8 +199,9 @@ async def test_a_timeout_is_given_in_any_form_of_a_duration(app: Tidegate, timeo
     handle = await app.function("t").enqueue(DAY)
     with pytest.raises(ResultTimeoutError):
         await handle.result(timeout)
-    with pytest.raises(ResultTimeoutError):
+    with pytest.raises(ResultTimeoutError) as late:
         await app.result(handle.id, timeout)
+    assert f"tidegate tasks why {handle.id}" in late.value.fix
 
 
 @pytest.mark.parametrize("timeout", ["soon", -1, True])

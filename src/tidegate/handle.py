@@ -233,7 +233,7 @@ async def wait_until_final(
     if stored is None:
         raise ResultTimeoutError(
             f"task {task_id} is not final after {timeout or 0:g} s",
-            fix="it continues; ask again later",
+            fix=f"it continues, so ask again; `tidegate tasks why {task_id}` shows what it waits for",
             task_id=task_id,
             seconds=timeout or 0.0,
         )

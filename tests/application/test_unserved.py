@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from support import make_app
-from tidegate import Pool, Tidegate
+from tidegate import ConfigError, Pool, Tidegate
 from tidegate.internals import core_of
 from tidegate.store.rows import NewWorker
 from tidegate.worker.application import load_application
+from tidegate.worker.supervisor.manifest import read_manifest
 from tidegate.worker.supervisor.unserved import unserved_reasons, warn_of_unserved
 
 WORKER = "0193a7d2-0000-7000-8000-00000000000a"
@@ -134,6 +135,29 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in names.items():
         (tmp_path / name).write_text(textwrap.dedent(text))
     return tmp_path
+
+
+async def test_a_worker_of_a_module_that_does_not_exist_gets_one_line_without_a_traceback(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError, match="the application misspelt:app cannot be loaded"):
+        await read_manifest("misspelt:app")
+
+    assert capfd.readouterr().err.splitlines() == [
+        "TG200 there is no module 'misspelt' here → run in the application's directory, or name it MODULE:APP"
+    ]
+
+
+async def test_a_worker_whose_application_imports_a_missing_module_gets_its_traceback(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (project / "longname.py").write_text("import long\n")  # a name that the application's begins with
+    with pytest.raises(ConfigError):
+        await read_manifest("longname:app")
+
+    shown = capfd.readouterr().err
+    assert "import long" in shown
+    assert "longname cannot be imported: No module named 'long'" in shown
 
 
 def test_modules_of_the_configuration_are_imported_with_the_application(project: Path) -> None:

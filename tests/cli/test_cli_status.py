@@ -105,6 +105,17 @@ def test_a_late_heartbeat_is_marked_and_a_clock_set_back_shows_no_future_heartbe
     assert workspace.json("status")["workers"][0]["late_seconds"] is None
 
 
+def test_late_workers_are_counted_in_a_sentence(workspace, monkeypatch):
+    monkeypatch.setattr(status, "late_seconds", lambda worker, at: 13.0)
+    workspace.work(lambda task: None)
+    one = "1 worker has missed a heartbeat; its tasks are requeued when the lease ends"
+    assert one in workspace.run("status").stdout
+
+    workspace.work(lambda task: None)
+    two = "2 workers have missed a heartbeat; their tasks are requeued when the lease ends"
+    assert two in workspace.run("status").stdout
+
+
 @pytest.mark.parametrize(
     ("stats", "words"),
     [

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 from cli_support import dead, retrying, succeeded
 
 from tidegate.cli import rendering, table
+from tidegate.codec.result import encode_result
+from tidegate.codec.shape import Shape
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import Succeeded
 from tidegate.domain.spec import Priority
@@ -294,6 +297,34 @@ def test_the_beginning_of_a_result_is_shown_without_args(workspace):
     assert "args" not in shown.replace("--args", "")
     assert "x" * 500 in workspace.run("tasks", "show", task_id, "--args").stdout
     assert "result" not in workspace.json("tasks", "show", task_id)
+
+
+@pytest.mark.parametrize(
+    ("value", "shape", "shown"),
+    [
+        ("text", Shape(int), "text"),  # not what the annotation says
+        (datetime(2026, 11, 30, 9, tzinfo=UTC), Shape(datetime), "2026-11-30T09:00:00Z"),
+        ((1, 2), Shape(), [1, 2]),
+        (2**70, Shape(), str(2**70)),
+    ],
+)
+def test_a_result_is_shown_without_the_tags_of_its_stored_form(workspace, value, shape, shown):
+    stored = encode_result(shape, value).data
+    (task_id,) = workspace.add()
+    workspace.work(lambda task: Succeeded(task.fence, stored, "json/1"))
+
+    assert f"result  {json.dumps(shown)}" in workspace.run("tasks", "show", task_id).stdout
+    assert workspace.json("tasks", "show", task_id, "--args")["result"] == shown
+
+
+def test_a_result_that_could_not_be_stored_is_shown_with_the_reason(workspace):
+    stored = encode_result(Shape(), object()).data
+    (task_id,) = workspace.add()
+    workspace.work(lambda task: Succeeded(task.fence, stored, "json/1"))
+
+    missing = workspace.json("tasks", "show", task_id, "--args")["result"]["unstorable"]
+    assert missing["type"] == "object"
+    assert missing["reason"]
 
 
 def test_a_list_fits_80_columns_with_distinct_ids(workspace, monkeypatch):

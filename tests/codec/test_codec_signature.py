@@ -83,7 +83,7 @@ def t(a, b=2, *, c: int = 3):
     [
         ((), {}, "missing a"),
         ((1,), {"x": 2}, "unexpected x"),
-        ((1, 2, 3), {}, "3 by position where 2 are taken"),
+        ((1, 2, 3), {}, "3 positional arguments, but it takes 2"),
         ((1, 2), {"b": 2}, "b given twice"),
     ],
 )

@@ -11,7 +11,7 @@ import click
 
 from tidegate.cli.common import json_option, load_app, run
 from tidegate.cli.error_report import FAILED
-from tidegate.cli.output import jsonable, print_json, print_message, stored_json
+from tidegate.cli.output import jsonable, print_json, print_message, result_json
 from tidegate.cli.rendering import join_parts
 from tidegate.cli.values import (
     as_deadline,
@@ -199,4 +199,4 @@ def _end(stored: StoredResult) -> dict[str, Any]:
 
 def jsonable_result(stored: StoredResult) -> Any:
     """Return a stored result as JSON values that every JSON reader reads without rounding."""
-    return jsonable(stored_json(stored.data, stored.codec_tag))
+    return jsonable(result_json(stored.data, stored.codec_tag))

@@ -69,10 +69,21 @@ def jsonable(value: object) -> Any:
 
 
 def stored_json(data: bytes, codec_tag: str) -> Any:
-    """Return stored arguments or a stored result as JSON values, with type tags and every digit kept."""
+    """Return stored arguments or chunks as JSON values, with type tags and every digit kept."""
     if not codec_tag.startswith("json"):
         return f"({len(data)} bytes of {codec_tag})"
     return json.loads(data)
+
+
+def result_json(data: bytes, codec_tag: str) -> Any:
+    """Return a stored result as JSON values without type tags, as the HTTP API shows it."""
+    from tidegate.codec.plain import plain, unstorable
+
+    if not codec_tag.startswith("json"):
+        return stored_json(data, codec_tag)
+    if missing := unstorable(data):
+        return {"unstorable": {"type": missing.type_name, "reason": missing.reason}}
+    return json.loads(bytes(plain(data)))
 
 
 def print_facts(facts: Mapping[str, object]) -> None:

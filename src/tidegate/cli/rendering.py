@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tidegate.cli.formatting import format_ago, format_duration, format_since, moment, printable
-from tidegate.cli.output import jsonable, print_facts, print_json, stored_json, style
+from tidegate.cli.output import jsonable, print_facts, print_json, result_json, stored_json, style
 from tidegate.cli.table import print_table
 from tidegate.domain.states import FINAL, State
 from tidegate.domain.text import counted
@@ -154,7 +154,7 @@ async def _private(store: Store, row: TaskRow) -> dict[str, Any]:
 async def _result(store: Store, row: TaskRow) -> dict[str, Any]:
     """Return the result, if there is one."""
     stored = await store.get_result(row.id) if row.state in FINAL else None
-    return {"result": stored_json(stored.data, stored.codec_tag)} if stored and stored.data else {}
+    return {"result": result_json(stored.data, stored.codec_tag)} if stored and stored.data else {}
 
 
 def _cut(text: str) -> str:

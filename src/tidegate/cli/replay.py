@@ -12,7 +12,7 @@ import click
 from tidegate.cli.common import StoreLocation, json_option, load_app, opened_store, run
 from tidegate.cli.error_report import FAILED
 from tidegate.cli.formatting import format_duration, printable
-from tidegate.cli.output import jsonable, print_json, stored_json
+from tidegate.cli.output import jsonable, print_json, result_json, stored_json
 from tidegate.cli.rendering import join_parts
 from tidegate.cli.values import as_seconds, as_task_id
 from tidegate.codec.tags import CODEC
@@ -197,7 +197,7 @@ def _record(task: RecordedTask, replayed: Replay, blocked: Sequence[str]) -> dic
         "outcome": type(replayed.outcome).__name__.lower(),
         "why": replayed.why,
         "seconds": replayed.seconds,
-        "result": None if replayed.result is None else stored_json(replayed.result, CODEC),
+        "result": None if replayed.result is None else result_json(replayed.result, CODEC),
         "failure": None if failure is None else _failure(failure),
         "stack": replayed.stack,
         "recorded": None if was is None else _failure(was),

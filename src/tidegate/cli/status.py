@@ -140,12 +140,9 @@ def _print_workers(overview: Overview) -> None:
         heads = ["WORKER", "POOL", "PROCESS", "BUSY", "HEARTBEAT", "QUEUES"]
         print_table(heads, rows, numbers=["BUSY"], shorten=["WORKER", "PROCESS", "POOL"])
     if late := sum(late_seconds(worker, overview.at) is not None for worker in live):
-        words = "worker has" if late == 1 else "workers have"
-        click.echo(
-            style(
-                f"{late} {words} missed a heartbeat; their tasks are requeued when the lease ends", "yellow"
-            )
-        )
+        words, whose = ("has", "its") if late == 1 else ("have", "their")
+        text = f"{counted(late, 'worker')} {words} missed a heartbeat; {whose} tasks are requeued when "
+        click.echo(style(f"{text}the lease ends", "yellow"))
     if silent:
         click.echo(
             style(

@@ -14,7 +14,7 @@ import msgspec
 
 from tidegate.codec.encode import type_name
 from tidegate.codec.shape import Shape
-from tidegate.domain.text import redacted_text
+from tidegate.domain.text import counted, redacted_text
 from tidegate.errors import ConfigError
 
 KEYWORD_ONLY_AT = 1_000_000
@@ -109,7 +109,7 @@ def faults_of_call(declaration: Declaration, args: Sequence[Any], kwargs: Mappin
         f"{p.name} given by name" for p in declaration.positional if not p.nameable and p.name in kwargs
     ]
     if given > count and declaration.rest is None:
-        faults.append(f"{given} by position where {count} are taken")
+        faults.append(f"{counted(given, 'positional argument')}, but it takes {count or 'none'}")
     shown = [_type_shown(value) for value in args]
     shown += [f"{name}: {_type_shown(value)}" for name, value in kwargs.items()]
     return f"{_cut(', '.join(faults))}; given ({_cut(', '.join(shown))})"

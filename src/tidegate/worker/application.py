@@ -144,11 +144,11 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is not None and name.startswith(error.name):
+        if error.name == name or name.startswith(f"{error.name}."):
             raise ConfigError(
                 f"there is no module {shown(name)} here",
                 fix="run in the application's directory, or name it MODULE:APP",
-            ) from error
+            ) from None  # its traceback shows nothing but importlib
         raise ConfigError(f"{name} cannot be imported: {error}", fix="see the cause above") from error
     except Exception as error:
         raise ConfigError(

@@ -107,6 +107,15 @@ async def test_a_worker_that_is_dead_is_retired_one_lease_after_such_a_lock(scen
     assert not await scene.is_alive("dead")
 
 
+async def test_the_log_names_a_retired_worker_and_the_moment_its_lease_ran_out(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    await scene.add_worker("dead", host="tide")
+    await scene.passes(3 * LEASE)
+    (line,) = [record.getMessage() for record in caplog.records if "its tasks are requeued" in record.message]
+    assert line.startswith("worker w (tide:1) did not renew its lease, which ran out at 1970-01-01T00:16:41")
+
+
 class Fleet:
     """Reapers that each live for less than a lease, one after the other."""
 

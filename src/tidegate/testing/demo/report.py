@@ -27,7 +27,9 @@ class DemoReport:
     succeeded: int
     dead_by_reason: dict[str, int]
     lost: int
-    """Accepted tasks that are missing or not final."""
+    """Accepted tasks that the store does not have."""
+    unfinished: int
+    """Accepted tasks that were not final when the demo gave up."""
     attempts: dict[int, int]
     """Number of tasks by charged attempts, including a successful one."""
     waits: dict[str, int]
@@ -63,6 +65,11 @@ class DemoReport:
         found = list(self.surprises)
         if self.lost:
             found.append(f"{counted(self.lost, 'task')} {'was' if self.lost == 1 else 'were'} lost")
+        if self.unfinished:
+            found.append(
+                f"{counted(self.unfinished, 'task')} not finished in time: "
+                "this machine may be too slow or too busy"
+            )
         if not self.was_killed:
             found.append("the tasks were done before the worker could be killed")
         if self.paid_twice_unexplained:
@@ -77,6 +84,7 @@ class DemoReport:
             "succeeded": self.succeeded,
             "dead": self.dead,
             "lost": self.lost,
+            "unfinished": self.unfinished,
             "provider_calls": self.provider_calls,
             "duplicate_paid_calls": self.paid_twice,
             "throttled_calls": self.throttled_calls,
@@ -110,7 +118,8 @@ def make_report(outcome: DemoOutcome) -> DemoReport:
         tasks=len(outcome.jobs),
         succeeded=sum(row.state is State.SUCCEEDED for row in present),
         dead_by_reason=_format_counts(row.reason for row in present if row.state is State.DEAD),
-        lost=len(outcome.jobs) - len(final),
+        lost=len(outcome.jobs) - len(present),
+        unfinished=len(present) - len(final),
         attempts=dict(sorted(Counter(_attempts(row) for row in final).items())),
         waits={
             charge.value: charges[charge.value]
@@ -192,6 +201,7 @@ def table_rows(report: DemoReport) -> list[tuple[str, str]]:
         ("succeeded", str(report.succeeded)),
         ("dead", f"{report.dead}   ({dead})" if dead else "0"),
         ("lost", str(report.lost)),
+        *([("unfinished", str(report.unfinished))] if report.unfinished else []),
         ("attempts", attempts),
         ("runs not charged", waits or "none"),
         ("provider calls", str(report.provider_calls)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
 
 from tidegate.domain.outcome import Dead, Outcome
 from tidegate.policy.crash import crash_limit_after, decide_orphan
@@ -134,9 +135,11 @@ class Reaper:
             worker.id, why="lease ran out", is_loss=True, only_if_expired=only_if_expired
         ):
             log.warning(
-                "worker %s did not renew its lease (ran out at %.3f); its tasks are requeued",
-                worker.id,
-                worker.expires_at,
+                "worker %s (%s:%d) did not renew its lease, which ran out at %s; its tasks are requeued",
+                worker.name,
+                worker.host,
+                worker.pid,
+                datetime.fromtimestamp(worker.expires_at, UTC).isoformat(timespec="milliseconds"),
             )
             if self._on_retired is not None:
                 await self._on_retired(worker)

@@ -67,7 +67,7 @@ async def read_manifest(application: str, database_url: str | None = None) -> Ma
         answer.seek(0)
         text = answer.read()
     if child.returncode != 0 or not text:
-        raise ConfigError(f"the application {application} cannot be loaded", fix="see its traceback above")
+        raise ConfigError(f"the application {application} cannot be loaded", fix="see the error above")
     plain = json.loads(text)
     if database_url is not None and plain["database_url"] != database_url:
         raise ConfigError(
