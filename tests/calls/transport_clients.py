@@ -56,7 +56,7 @@ def in_a_run(task_id="01900000-0000-7000-8000-000000000001", *, seconds=float("i
         priority=Priority.INTERACTIVE,
         tenant="acme",
     )
-    set_current_context(context)
+    set_current_context(lambda: context)
     return control
 
 

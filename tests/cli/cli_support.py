@@ -175,5 +175,5 @@ def retrying(task: ClaimedTask) -> Outcome:
     return Retrying(task.fence, failure, 600.0, Charge.ATTEMPT, 0.0, why="backoff 600 s after attempt 1 of 3")
 
 
-def succeeded(task: ClaimedTask) -> Outcome:
+def succeeded(task: ClaimedTask) -> Succeeded:
     return Succeeded(task.fence, b'"hello Ada"', "json/1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -114,7 +113,7 @@ def test_a_shown_task_has_its_history_but_not_its_arguments(workspace):
 def test_a_shown_task_has_what_its_calls_consumed(workspace):
     [task_id] = workspace.add()
     used = UsageTotals(2, 12_100, 8_000, 500, 950, 600)
-    workspace.work(lambda task: replace(succeeded(task), calls=CallSummary(count=2, used=used)))
+    workspace.work(lambda task: succeeded(task)._replace(calls=CallSummary(count=2, used=used)))
 
     text = workspace.run("tasks", "show", task_id).stdout
     shown = workspace.json("tasks", "show", task_id)

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from simulation import FaultKind
-from tidegate.domain.outcome import Outcome
+from tidegate.domain.outcome import Outcome, Succeeded
 from tidegate.operations.task_watcher import TaskWatcher
 from tidegate.store.common import ids, promote
 from tidegate.store.common.session import Session
@@ -86,6 +86,13 @@ def _retire_if(
 # --- the store ---
 
 
+def _with_run(outcome: Outcome, run: int | None) -> Outcome:
+    if run is None:
+        return outcome
+    fence = outcome.fence._replace(run=run)
+    return outcome._replace(fence=fence) if isinstance(outcome, Succeeded) else replace(outcome, fence=fence)
+
+
 @mutant("lost_answers pause", "I9 I10", quick=True)
 def finish_ignores_the_run(patch: pytest.MonkeyPatch) -> None:
     real = finish.finish
@@ -94,9 +101,7 @@ def finish_ignores_the_run(patch: pytest.MonkeyPatch) -> None:
         runs = {
             ids.to_text(task): run for task, run in query.rows(db, "SELECT task_id, run FROM running", ())
         }
-        moved = [
-            replace(o, fence=o.fence._replace(run=runs.get(o.fence.task_id, o.fence.run))) for o in outcomes
-        ]
+        moved = [_with_run(outcome, runs.get(outcome.fence.task_id)) for outcome in outcomes]
         return real(db, now, moved)
 
     patch.setattr(finish, "finish", by_id_only)

@@ -25,14 +25,15 @@ class Scene:
     children: ChildPool
     outcomes: list[Outcome | None] = field(default_factory=list)
 
-    def start(self, name: str, *args: Any) -> TaskRun:
+    def start(self, name: str, *args: Any, **columns: Any) -> TaskRun:
+        """Start a task that is claimed at moment 0; `columns` are other values of `ClaimedTask`."""
         function = self.app.function(name)
         task = function.prepare(*args).new_task
         return self.executor.start(
             ClaimedTask(
                 Fence(task.id, 1), function.spec.name, "default", Priority.NORMAL, "", "", task.args, task.codec_tag,
                 Counters(), 0.0, 0.0, 0.0, 0.0,
-            )
+            )._replace(**columns)
         )  # fmt: skip
 
     async def ended(self) -> Outcome | None:

@@ -27,7 +27,7 @@ from tidegate.domain.text import counted
 
 if TYPE_CHECKING:
     from tidegate.domain.failure import Failure
-    from tidegate.domain.outcome import Outcome
+    from tidegate.domain.outcome import Dead, Retrying
     from tidegate.policy.classify import Classifier
 
 
@@ -37,16 +37,15 @@ class _Classification:
 
     id: object
     failure: Failure
-    outcome: Outcome
+    outcome: Dead | Retrying
 
     @property
     def action(self) -> str:
         """`dead`, `park` (waits, no attempt charged) or `retry` (waits, one attempt charged)."""
-        from tidegate.domain.outcome import Charge, Dead, Retrying
+        from tidegate.domain.outcome import Charge, Dead
 
         if isinstance(self.outcome, Dead):
             return "dead"
-        assert isinstance(self.outcome, Retrying)
         return "park" if self.outcome.charge is Charge.PARK else "retry"
 
     def record(self) -> dict[str, Any]:
@@ -168,7 +167,7 @@ def _print(classification: _Classification) -> None:
             "verdict": failure.verdict,
             "reason": failure.reason,
             "wait": None if failure.wait_seconds is None else format_duration(failure.wait_seconds),
-            "action": f"{classification.action}: {outcome.why}" if hasattr(outcome, "why") else "",
+            "action": f"{classification.action}: {outcome.why}",
             "because": failure.evidence,
             "code": failure.code,
             "request id": failure.request_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -23,31 +24,30 @@ class Decoder:
         TypeError: Values cannot be decoded by this annotation.
     """
 
-    __slots__ = ("_hint", "_plain")
+    __slots__ = ("_hint", "decode")
 
     def __init__(self, hint: Any) -> None:
         self._hint = hint
-        self._plain = msgspec.json.Decoder(hint, dec_hook=_from_json)
-
-    def decode(self, data: bytes | msgspec.Raw) -> Any:
+        self.decode: Callable[[bytes | msgspec.Raw], Any] = msgspec.json.Decoder(
+            hint, dec_hook=_from_json
+        ).decode
         """Decode bytes that hold no type tags."""
-        return self._plain.decode(data)
 
     def decode_tagged(self, data: bytes) -> Any:
         """Return the value of bytes that may hold tags."""
         if TAG_MARK not in data:
-            return self._plain.decode(data)
+            return self.decode(data)
         return msgspec.convert(untag(loads(data)), self._hint, dec_hook=_from_exact)
 
 
 class FreeDecoder:
     """Decodes values without an annotation: plain JSON and tagged values."""
 
-    __slots__ = ()
+    __slots__ = ("decode",)
 
-    def decode(self, data: bytes | msgspec.Raw) -> Any:
+    def __init__(self) -> None:
+        self.decode: Callable[[bytes | msgspec.Raw], Any] = loads
         """Decode bytes that hold no type tags."""
-        return loads(data)
 
     def decode_tagged(self, data: bytes) -> Any:
         """Return the value of bytes that may hold tags."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import CoroutineType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,8 +30,7 @@ class Unstorable:
     """Why it could not be stored, with the place in the value."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedResult:
+class EncodedResult(NamedTuple):
     """The encoded result of a function that returned."""
 
     data: bytes
@@ -56,6 +55,9 @@ def encode_result(shape: Shape, value: Any, limit: int = LIMIT_BYTES) -> Encoded
         limit: The most bytes of the result.
     """
     try:
+        usual = shape.encode_usual(value, limit)
+        if usual is not None and len(usual) <= limit:
+            return EncodedResult(usual, stored=True)
         data, fits = _encode(shape, value, limit)
         return EncodedResult(data, stored=True, other_type="" if fits else type_name(value))
     except BaseException as error:  # reading a value can raise anything

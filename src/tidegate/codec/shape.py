@@ -11,8 +11,6 @@ import types
 import typing
 from typing import Any
 
-import msgspec
-
 from tidegate.codec.compare import Difference, difference
 from tidegate.codec.decode import Decoder, FreeDecoder
 from tidegate.codec.encode import TOO_LARGE_FIX, Flattener, dumps, is_plain, type_name
@@ -36,9 +34,11 @@ class Shape:
         exact: The types whose values fit this annotation without a check.
         trouble: Why values cannot be decoded by this annotation; empty if they can. With a trouble, the
             annotation is ignored.
+        decode_untagged: Returns the value of bytes that contain no tag. Fast, but its errors are not meant
+            for users.
     """
 
-    __slots__ = ("_decoder", "_free", "exact", "hint", "trouble")
+    __slots__ = ("_decoder", "_free", "decode_untagged", "exact", "hint", "trouble")
 
     def __init__(self, hint: Any = Any) -> None:
         self.hint = hint
@@ -49,6 +49,7 @@ class Shape:
                 self._decoder = Decoder(hint)
             except TypeError as error:
                 self.trouble = str(error)
+        self.decode_untagged = self._decoder.decode
         self._free = isinstance(self._decoder, FreeDecoder)
         self.exact = _SELF_EVIDENT if self._free else _exact_types(hint)
 
@@ -64,14 +65,10 @@ class Shape:
             ArgumentsError: The value cannot be stored, does not fit the annotation, would come back as
                 another value, or is too large. `path` names the part.
         """
-        data = self._quickly(value, limit) or self._carefully(value, path, limit)
+        data = self.encode_usual(value, limit) or self._carefully(value, path, limit)
         if len(data) > limit:
             raise too_large(path, len(data), limit)
         return data
-
-    def decode_untagged(self, data: bytes | msgspec.Raw) -> Any:
-        """Return the value of bytes that contain no tag. Fast, but its errors are not meant for users."""
-        return self._decoder.decode(data)
 
     def decode(self, data: bytes, *, path: str) -> Any:
         """Return the value of bytes that `encode` returned, or that a person wrote as plain JSON.
@@ -86,7 +83,8 @@ class Shape:
             fix = "pass a value that fits the annotation"
             raise ArgumentsError(f"{place}: {what}", fix=fix, path=place) from error
 
-    def _quickly(self, value: Any, limit: int) -> bytes | None:
+    def encode_usual(self, value: Any, limit: int) -> bytes | None:
+        """Return the bytes of a usual value, which may be more than `limit`; None if `encode` must look."""
         if not is_plain(value, [limit]):
             return None
         try:

@@ -60,6 +60,8 @@ class Signature:
         self._declaration = declaration
         every = {p.name: p for p in declaration.positional} | dict(declaration.by_name)
         self._required = tuple(p for p in every.values() if p.required)
+        self._required_names = frozenset(p.name for p in self._required)
+        self._decoders = {p.name: p.shape.decode_untagged for p in declaration.by_name.values()}
 
     @classmethod
     def of(
@@ -124,9 +126,22 @@ class Signature:
             stored = _read_payload(payload)
         except (ValueError, RecursionError) as error:
             raise self._misfit(f"the payload cannot be read: {error}") from error
-        unpack = self._unpack_tagged if TAG_MARK in payload else self._unpack
-        placed = self._placed(stored.a, stored.k, unpack)
+        if TAG_MARK in payload:
+            placed = self._placed(stored.a, stored.k, self._unpack_tagged)
+        elif not stored.a and (named := self._load_named(stored.k)) is not None:
+            return (), named
+        else:
+            placed = self._placed(stored.a, stored.k, self._unpack)
         return tuple(placed["a"]), placed["k"]
+
+    def _load_named(self, stored: Mapping[str, msgspec.Raw]) -> dict[str, Any] | None:
+        """Return the usual arguments, all by name and without tags; None if the slow path must look."""
+        decoders = self._decoders
+        try:
+            named = {name: decoders[name](raw) for name, raw in stored.items()}
+        except Exception:  # the slow path finds the place and the message
+            return None
+        return named if self._required_names <= named.keys() else None
 
     def accept(self, payload: bytes, *, limit: int = LIMIT_BYTES) -> bytes:
         """Check a payload written by hand as `load` does, and return it as `bind` would have written it.

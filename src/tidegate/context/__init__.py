@@ -270,7 +270,8 @@ def _encode_chunk(data: Any) -> bytes:
     return encode(shown, path="chunk", limit=CHUNK_BYTES)  # a token stream may be cut inside a character
 
 
-_current: ContextVar[Context | None] = ContextVar("tidegate_context", default=None)
+_current: ContextVar[Callable[[], Context] | None] = ContextVar("tidegate_context", default=None)
+"""Makes the context of the current run, always the same object: few functions ask for it."""
 
 
 def current_context() -> Context | None:
@@ -278,12 +279,17 @@ def current_context() -> Context | None:
 
     It works in everything the function awaits or starts as an asyncio task, but not in threads it starts.
     """
-    return _current.get()
+    make_context = _current.get()
+    return None if make_context is None else make_context()
 
 
-def set_current_context(context: Context) -> None:
-    """Mark the code that follows as part of this run, in the current `contextvars` context."""
-    _current.set(context)
+def set_current_context(make_context: Callable[[], Context]) -> None:
+    """Mark the code that follows as part of a run, in the current `contextvars` context.
+
+    Args:
+        make_context: Returns the context of the run, always the same object.
+    """
+    _current.set(make_context)
 
 
 def _sync_file(path: Path) -> None:

@@ -53,27 +53,19 @@ NO_CALLS = CallSummary()
 class CallLog:
     """Records the calls of one run. The run's transports write it; the executor reads it at the end."""
 
-    __slots__ = (
-        "_count",
-        "_failures",
-        "_in_flight",
-        "_interrupted",
-        "_last_succeeded",
-        "_may_be_processed",
-        "_used",
-    )
-
-    def __init__(self) -> None:
-        self._in_flight: dict[str, int] = defaultdict(int)
-        self._count = 0
-        self._may_be_processed = False
-        self._last_succeeded: dict[str, bool] = {}
-        self._interrupted = ""
-        self._failures: list[FailedCall] = []
-        self._used: UsageTotals | None = None
+    # Every run has a log and many make no call: an empty log is its class's defaults, and costs nothing.
+    _count = 0
+    _may_be_processed = False
+    _in_flight: dict[str, int]  # this and the next one are set by the first call
+    _last_succeeded: dict[str, bool]
+    _interrupted = ""
+    _failures: tuple[FailedCall, ...] = ()
+    _used: UsageTotals | None = None
 
     def begin(self, upstream: str) -> None:
         """Record a call that is sent now."""
+        if not self._count:
+            self._in_flight, self._last_succeeded = defaultdict(int), {}
         self._in_flight[upstream] += 1
         self._count += 1
 
@@ -112,7 +104,7 @@ class CallLog:
         self._last_succeeded[upstream] = failure is None
         if failure is not None:
             call = FailedCall(upstream, failure.reason, failure.status)
-            self._failures = [*self._failures, call][-FAILURES_KEPT:]
+            self._failures = (*self._failures, call)[-FAILURES_KEPT:]
 
     def summary(self, own: str) -> CallSummary:
         """Return the calls so far, summed up. Calls still in flight count as interrupted.
@@ -128,7 +120,7 @@ class CallLog:
             self._may_be_processed or bool(in_flight),
             self._last_succeeded.get(own) if own else None,
             in_flight or self._interrupted,
-            tuple(self._failures),
+            self._failures,
             self._used,
         )
 

@@ -38,8 +38,7 @@ class Charge(StrEnum):
     """No counter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(NamedTuple):
     """The task function returned."""
 
     fence: Fence

@@ -18,7 +18,7 @@ from tidegate.domain.failure import (
     Reason,
     Verdict,
 )
-from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Outcome, Retrying
+from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Retrying
 from tidegate.domain.spec import Backoff, Rule, TaskSpec
 from tidegate.domain.task_limits import TaskLimit, TimeLeft
 from tidegate.domain.text import format_duration, redacted_text
@@ -81,7 +81,7 @@ def decide(
     counters: Counters,
     rng: random.Random,
     calls: CallSummary = NO_CALLS,
-) -> Outcome:
+) -> Retrying | Dead:
     """Return the outcome of a run that failed.
 
     Args:
@@ -268,7 +268,7 @@ def decide_requested_retry(
     terms: RetryTerms,
     counters: Counters,
     rng: random.Random,
-) -> Outcome:
+) -> Retrying | Dead:
     """Return the outcome of a run that asked for another run by `ctx.retry`."""
     reason = redacted_text(reason, MESSAGE_LIMIT)
     failure = Failure(

@@ -7,10 +7,10 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,21 @@ PLAIN = {"is_plain": True}
 _TASK_FIELDS = ("task_id", "run", "queue")
 Fields = Mapping[str, object]
 """More values of a record, by name."""
+
+
+class RunMessage(NamedTuple):
+    """A message about one run that holds only names, ids and numbers, with the fields of its record."""
+
+    message: str
+    task_id: str
+    run: int
+    queue: str
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """The fields of its record."""
+        return {"task_id": self.task_id, "run": self.run, "queue": self.queue}
+
 
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)
 
@@ -106,7 +121,17 @@ class TextFormatter(logging.Formatter):
     ) -> str:
         """Return one line, without the line break."""
         task = "".join([f" {name}={value}" for name, value in fields.items()])
-        return one_line(f"{time_text} {level:<7} {logger}[{process}] {message}{task}")
+        return one_line(f"{_start(time_text, level, logger, process)}{message}{task}")
+
+    def run_lines(
+        self, time_text: str, level: str, logger: str, process: int, runs: Sequence[RunMessage]
+    ) -> list[str]:
+        """Return what `line` returns for each run, in a fraction of its time."""
+        start = _start(time_text, level, logger, process)
+        return [
+            one_line(f"{start}{message} task_id={task_id} run={run} queue={queue}")
+            for message, task_id, run, queue in runs
+        ]
 
 
 class JsonFormatter(logging.Formatter):
@@ -140,8 +165,18 @@ class JsonFormatter(logging.Formatter):
         }
         return msgspec.json.encode({name: _encodable(value) for name, value in entry.items()}).decode()
 
+    def run_lines(
+        self, time_text: str, level: str, logger: str, process: int, runs: Sequence[RunMessage]
+    ) -> list[str]:
+        """Return what `line` returns for each run."""
+        return [self.line(time_text, level, logger, process, run.message, run.fields) for run in runs]
+
 
 LogFormatter = TextFormatter | JsonFormatter
+
+
+def _start(time_text: str, level: str, logger: str, process: int | None) -> str:
+    return f"{time_text} {level:<7} {logger}[{process}] "
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:

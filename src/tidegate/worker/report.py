@@ -11,8 +11,8 @@ from tidegate.domain.outcome import Cancelled, Dead, Fence, Outcome, Released, R
 from tidegate.domain.text import format_duration
 from tidegate.errors import StoreError
 from tidegate.store.rows import ClaimedTask
-from tidegate.worker.log_formatters import PLAIN
-from tidegate.worker.logs import log_plainly
+from tidegate.worker.log_formatters import PLAIN, RunMessage
+from tidegate.worker.logs import log_runs
 
 log = logging.getLogger("tidegate.worker")
 _OUTCOMES = {Retrying: "failed", Cancelled: "cancelled"}
@@ -29,10 +29,13 @@ def run_started(claimed: ClaimedTask) -> None:
 
 def runs_succeeded(runs: Sequence[tuple[ClaimedTask, float]]) -> None:
     """Log runs that succeeded, and the seconds they took, each in one line at INFO level."""
-    if log.isEnabledFor(logging.INFO):
-        log_plainly(
+    if runs and log.isEnabledFor(logging.INFO):
+        log_runs(
             log,
-            [(_end_of_run("succeeded", claimed, seconds), _fields(claimed)) for claimed, seconds in runs],
+            [
+                RunMessage(_end_of_run("succeeded", claimed, seconds), *claimed.fence, claimed.queue)
+                for claimed, seconds in runs
+            ],
         )
 
 

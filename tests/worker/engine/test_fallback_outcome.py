@@ -18,7 +18,6 @@ from tidegate.context import StopReason
 from tidegate.domain.failure import Reason, Verdict
 from tidegate.domain.outcome import Charge, Dead, Fence, FinishStatus, Outcome, Released, Retrying, Succeeded
 from tidegate.domain.spec import Rule, TaskSpec
-from tidegate.domain.task_limits import TimeLeft
 from tidegate.store.protocol import Store
 from tidegate.worker import report
 from tidegate.worker.application import crash_terms
@@ -162,22 +161,17 @@ async def test_a_result_whose_encoding_fails_has_a_stand_in_since_the_work_is_do
 
 
 @pytest.mark.parametrize(
-    ("left", "limit", "fix"),
+    ("columns", "limit", "fix"),
     [
-        (
-            TimeLeft(total_timeout_seconds=-3.18, deadline_seconds=60.0),
-            "total timeout",
-            "raise total_timeout=",
-        ),
-        (TimeLeft(total_timeout_seconds=60.0, deadline_seconds=-3.18), "deadline", "give a later deadline="),
+        ({"spent_seconds": 63.18, "deadline_at": 60.0}, "total timeout", "raise total_timeout="),
+        ({"spent_seconds": 0.0, "deadline_at": -3.18}, "deadline", "give a later deadline="),
     ],
 )
 async def test_a_task_out_of_time_names_the_limit_the_setting_and_how_long_it_had_run(
-    scene: Scene, left: TimeLeft, limit: str, fix: str
+    scene: Scene, columns: dict[str, float], limit: str, fix: str
 ) -> None:
     declare(scene)
-    task_run = scene.start("body")
-    task_run.time_left = left
+    task_run = scene.start("body", total_timeout_seconds=60.0, **columns)
     task_run.control.stop = StopReason.DEADLINE
     decider = OutcomeDecider(
         clock=lambda: task_run.control.started_at + 2.0, wall_clock=lambda: 0.0, rng=random.Random(1)

@@ -299,12 +299,12 @@ def test_a_log_record_outside_a_task_names_no_task() -> None:
 def test_the_line_of_a_run_is_the_same_with_another_log_handler(how: str) -> None:
     code = (
         "import logging\n"
-        "from tidegate.worker.logs import log_plainly, set_up_logging\n"
+        "from tidegate.worker.log_formatters import RunMessage\n"
+        "from tidegate.worker.logs import log_runs, set_up_logging\n"
         "set_up_logging()\n"
         "log = logging.getLogger('tidegate.worker')\n"
         "def run():\n"
-        "    fields = {'task_id': '1', 'run': 2, 'queue': 'orders'}\n"
-        "    log_plainly(log, [('succeeded: shop:pay 1, run 2', fields)])\n"
+        "    log_runs(log, [RunMessage('succeeded: shop:pay 1, run 2', '1', 2, 'orders')])\n"
         "run()\n"
         "class Other(logging.Handler):\n"
         "    def emit(self, record):\n"

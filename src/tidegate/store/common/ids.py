@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from tidegate.store.common.refusals import invalid_task_id
 
 AFTER_ALL = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 """Larger than every id."""
 
+_is_canonical = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
 _TEXT_LENGTH = 36
 _BLOB_LENGTH = 16
 
@@ -39,6 +42,8 @@ def blob_or_none(task_id: str) -> bytes | None:
 
 def canonical_or_none(task_id: str) -> str | None:
     """Return the usual form of an id that a person typed; None if no task can have it."""
+    if isinstance(task_id, str) and _is_canonical(task_id):
+        return task_id
     found = blob_or_none(task_id)
     return None if found is None else to_text(found)
 

@@ -125,7 +125,7 @@ def with_placeholder(outcome: Outcome, error: Exception) -> Outcome:
     """Return the outcome with a placeholder for the part that cannot be stored."""
     what = f"could not be stored: {type(error).__name__}"
     if isinstance(outcome, Succeeded):
-        return replace(outcome, result=f'"(the result {what})"'.encode(), codec_tag=CODEC)
+        return outcome._replace(result=f'"(the result {what})"'.encode(), codec_tag=CODEC)
     if isinstance(outcome, Retrying):
         failure = _without_text(outcome.failure, what)
         return replace(outcome, failure=failure, why=f"(the reason {what})", rule="")

@@ -117,7 +117,7 @@ class ChildRuntime:
             return FunctionFailed(failure=_undeclared_function_failure(run.function), rule=-1)
         self._unsent_progress = None
         context = _make_context(control, run)
-        set_current_context(context)
+        set_current_context(lambda: context)
         try:
             args, kwargs = function.signature.load(run.args)
             args, kwargs = function.signature.with_context(args, kwargs, context)

@@ -69,6 +69,7 @@ class Executor:
     ) -> None:
         self._functions = functions
         self._options: dict[str, RunOptions] = {}
+        """The options of each function's runs; they are checked once."""
         self._scratch_root = scratch_root
         self._stop_grace = stop_grace
         self._on_finished = on_finished
@@ -81,6 +82,7 @@ class Executor:
         """Each run starts in a copy of it. It holds nothing of the worker's caller or of other runs."""
         self._threads = DaemonThreadPool("tidegate-function")
         self._loop = asyncio.get_running_loop()
+        self._clock = self._loop.time
         self._stuck_threads: set[asyncio.Future[Any]] = set()
         """Threads that did not stop and whose run was closed: each keeps its slot until it returns."""
         self._abandoned_tasks: set[asyncio.Future[Any]] = set()
@@ -104,18 +106,18 @@ class Executor:
 
     def start(self, claimed: ClaimedTask) -> TaskRun:
         """Start to run one claimed task. Returns at once."""
-        fence = claimed.fence
-        clock = self._loop.time
-        control = RunControl(self._scratch_root, f"{fence.task_id}-{fence.run}", clock, started_at=clock())
+        fence, now = claimed.fence, self._clock()
+        control = RunControl(self._scratch_root, f"{fence.task_id}-{fence.run}", self._clock, started_at=now)
         function = self._functions[claimed.function]
-        task_run = TaskRun(
-            claimed, function, control, self._choose_runs_in(function), self._options_of(function)
-        )
+        options = self._options.get(claimed.function)
+        if options is None or options.spec is not function.spec:
+            options = self._options[claimed.function] = RunOptions.of(function.spec)
+        task_run = TaskRun(claimed, function, control, self._choose_runs_in(function), options)
         if task_run.is_suspect and self._child_runner is not None:
             task_run.runs_in = RunsIn.PROCESS
         self.running[fence] = task_run
         if task_run.runs_in is not RunsIn.PROCESS:
-            self._start_time_limits(task_run)
+            self._limit_time(task_run, now)
         if not self._not_started:
             self._loop.call_soon(self._start_waiting_runs)
         self._not_started.append(task_run)
@@ -193,19 +195,16 @@ class Executor:
         task_run.is_job_started = True
         if task_run.control.stop is not None:
             return self._decider.on_stop(task_run)
-        if task_run.seconds_left <= 0:
-            return retry.expired(task_run.claimed.fence, task_run.time_left.first)
-        if task_run.claimed.counters.interruptions:
-            exhausted = self._decider.on_attempts_exhausted(task_run)
-            if exhausted is not None:
-                return exhausted
+        if (ended := self._ended_before_start(task_run)) is not None:
+            return ended
         if task_run.claimed.wait_seconds > 0:
             await self._wait_for_rate_limit_slot(task_run)
         if task_run.runs_in is RunsIn.PROCESS and self._child_runner is not None:
             return await self._child_runner.execute(task_run, self._start_time_limits)
-        await self._lease.wait_until_held()
-        if task_run.control.stop is not None:
-            return self._decider.on_stop(task_run)
+        if not self._lease.is_held():
+            await self._lease.wait_until_held()
+            if task_run.control.stop is not None:
+                return self._decider.on_stop(task_run)
         try:
             args, kwargs = task_run.load_arguments()
         except (ArgumentsError, ConfigError) as error:
@@ -222,6 +221,14 @@ class Executor:
             )
         return self._decider.on_return(task_run, value)
 
+    def _ended_before_start(self, task_run: TaskRun) -> Outcome | None:
+        """Return the outcome of a task that has no time or no attempt left; None if it has both."""
+        if task_run.seconds_left <= 0:
+            return retry.expired(task_run.claimed.fence, task_run.time_left.first)
+        if task_run.claimed.counters.interruptions:
+            return self._decider.on_attempts_exhausted(task_run)
+        return None
+
     async def _wait_for_rate_limit_slot(self, task_run: TaskRun) -> None:
         """Wait until the rate-limit slot that the claim reserved for this run."""
         wait = task_run.started_at + task_run.claimed.wait_seconds - self._loop.time()
@@ -236,7 +243,7 @@ class Executor:
         """Return what to await: the function's coroutine, or the future of the thread that runs it."""
         function = task_run.function.function
         task_run.has_started = True
-        set_current_context(task_run.context())
+        set_current_context(task_run.context)
         if task_run.runs_in is RunsIn.LOOP:
             coroutine: Awaitable[Any] = function(*args, **kwargs)
             return coroutine
@@ -260,14 +267,6 @@ class Executor:
         del self.running[task_run.claimed.fence]
         self._on_finished(task_run, outcome)
 
-    def _options_of(self, function: Runnable) -> RunOptions:
-        """Return the options of a function's runs; they are checked once."""
-        spec = function.spec
-        options = self._options.get(spec.name)
-        if options is None or options.spec is not spec:
-            options = self._options[spec.name] = RunOptions.of(spec)
-        return options
-
     def _choose_runs_in(self, function: Runnable) -> RunsIn:
         """Return where a function runs here: without child processes, in a thread or on the loop."""
         wanted = function.spec.runs_in
@@ -278,9 +277,12 @@ class Executor:
 
     def _start_time_limits(self, task_run: TaskRun) -> None:
         """Start the time limits of a run now."""
-        control = task_run.control
-        control.started_at = started_at = self._loop.time()
-        control.ends_at = min(
+        now = task_run.control.started_at = self._clock()
+        self._limit_time(task_run, now)
+
+    def _limit_time(self, task_run: TaskRun, started_at: float) -> None:
+        """Watch the time limits of a run that started at this moment."""
+        task_run.control.ends_at = min(
             started_at + task_run.timeout_seconds, task_run.received_at + task_run.seconds_left
         )
         self._limits.watch(task_run)

@@ -71,9 +71,10 @@ class Finisher:
 
     def finish(self, outcome: Outcome) -> None:
         """Queue one outcome to be written. Returns at once."""
+        if not self._outcomes:
+            self._empty.clear()
+            self._woken.set()
         self._outcomes.append(outcome)
-        self._empty.clear()
-        self._woken.set()
 
     def record_progress(self, fence: Fence, progress: Progress) -> None:
         """Queue a run's progress. Only the latest progress of each half second is written."""

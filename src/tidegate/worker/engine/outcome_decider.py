@@ -40,12 +40,17 @@ def _never_raising(
         try:
             return decide(decider, task_run, *args, **kwargs)
         except BaseException as fault:  # options, rules and classifiers are user code
-            if task_run.control.stop is StopReason.LOST:
-                return None
-            dead = undecidable_outcome(task_run.claimed.fence, task_run.function.spec, fault)
-            return replace(dead, calls=task_run.calls())
+            return _undecidable(task_run, fault)
 
     return decided
+
+
+def _undecidable(task_run: TaskRun, fault: BaseException) -> Outcome | None:
+    """Return the outcome of a run whose outcome could not be decided because of this error."""
+    if task_run.control.stop is StopReason.LOST:
+        return None
+    dead = undecidable_outcome(task_run.claimed.fence, task_run.function.spec, fault)
+    return replace(dead, calls=task_run.calls())
 
 
 class OutcomeDecider:
@@ -74,13 +79,19 @@ class OutcomeDecider:
         self._rng = rng
         self._classifiers = classifiers
 
-    @_never_raising
     def on_return(self, task_run: TaskRun, value: object) -> Outcome | None:
         """Return the outcome of a function that returned in this process."""
-        function = task_run.function
-        return self._on_request(task_run) or self._succeeded(
-            task_run, encode_return_value(function.spec.name, function.signature, value)
-        )
+        # Every successful run passes here, so the error is caught here instead of by the decorator.
+        try:
+            control, function = task_run.control, task_run.function
+            if control.retry is not None or control.stop is not None:
+                asked = self._on_request(task_run)
+                if asked is not None:
+                    return asked
+            result = encode_return_value(function.spec.name, function.signature, value)
+            return self._succeeded(task_run, result)
+        except BaseException as fault:
+            return _undecidable(task_run, fault)
 
     @_never_raising
     def on_unusable_result(self, task_run: TaskRun, returned: UnusableResult) -> Outcome | None:

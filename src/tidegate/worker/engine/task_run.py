@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any, NamedTuple
 
 from tidegate.context import Context, RunControl
@@ -14,6 +15,9 @@ from tidegate.store.rows import ClaimedTask
 from tidegate.worker.application import Runnable
 from tidegate.worker.children.process import ChildProcess
 from tidegate.worker.engine.fallback_outcome import is_duration
+
+_context_lock = threading.Lock()
+"""Held while a context is made: a function may ask for it in several threads."""
 
 
 class RunOptions(NamedTuple):
@@ -53,6 +57,7 @@ class TaskRun:
         "_calls_in_child",
         "_context",
         "_crash_limit",
+        "_total_seconds_left",
         "cancel_grace",
         "child",
         "claimed",
@@ -69,7 +74,6 @@ class TaskRun:
         "runs_in",
         "seconds_left",
         "thread",
-        "time_left",
         "timeout_seconds",
     )
 
@@ -93,7 +97,7 @@ class TaskRun:
         self.thread: asyncio.Future[Any] | None = None
         """The future of the thread that runs it; None if none does."""
         self.received_at = control.started_at
-        """When this process received it, by the control's clock; `time_left` counts from here."""
+        """When this process received it, by the control's clock; `seconds_left` counts from here."""
         self.is_job_started = False
         """Whether `job` has run its first step. If it is cancelled before that, it never finishes the run."""
         self.has_started = False
@@ -106,12 +110,24 @@ class TaskRun:
         self.timeout_seconds = (
             _seconds("timeout", claimed.timeout_seconds) if claimed.timeout_seconds else options.timeout
         )
-        self.time_left = _time_left(claimed, options)
-        """Time until the limits of the whole task, from `received_at`."""
-        self.seconds_left = self.time_left.seconds
-        """Seconds until the first of them."""
+        total = options.total_timeout
+        if claimed.total_timeout_seconds:
+            total = _seconds("total_timeout", claimed.total_timeout_seconds)
+        self._total_seconds_left = total - claimed.spent_seconds
+        self.seconds_left = self._total_seconds_left
+        """Seconds until the first limit of the whole task, from `received_at`."""
+        if claimed.deadline_at is not None:
+            self.seconds_left = min(self.seconds_left, claimed.deadline_at - claimed.claimed_at)
         self.cancel_grace = options.cancel_grace
         self._crash_limit = options.crash_limit
+
+    @property
+    def time_left(self) -> TimeLeft:
+        """The time until each limit of the whole task, from `received_at`."""
+        claimed = self.claimed
+        if claimed.deadline_at is None:
+            return TimeLeft(self._total_seconds_left)
+        return TimeLeft(self._total_seconds_left, claimed.deadline_at - claimed.claimed_at)
 
     @property
     def is_suspect(self) -> bool:
@@ -127,7 +143,9 @@ class TaskRun:
     def context(self) -> Context:
         """Return the context of the run; always the same object."""
         if self._context is None:
-            self._context = self._new_context()
+            with _context_lock:
+                if self._context is None:
+                    self._context = self._new_context()
         return self._context
 
     def _new_context(self) -> Context:
@@ -197,14 +215,6 @@ class TaskRun:
         if signature.context is None:
             return args, kwargs
         return signature.with_context(args, kwargs, self.context())
-
-
-def _time_left(claimed: ClaimedTask, options: RunOptions) -> TimeLeft:
-    total = options.total_timeout
-    if claimed.total_timeout_seconds:
-        total = _seconds("total_timeout", claimed.total_timeout_seconds)
-    deadline = float("inf") if claimed.deadline_at is None else claimed.deadline_at - claimed.claimed_at
-    return TimeLeft(total - claimed.spent_seconds, deadline)
 
 
 def _seconds(name: str, value: float) -> float:
