@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 from executor_setup import Scene
@@ -10,6 +11,7 @@ from executor_setup import Scene
 from tidegate.context import StopReason
 from tidegate.domain.outcome import Cancelled, Released, Succeeded
 from tidegate.worker.engine.executor import MAX_STARTED_PER_TURN
+from tidegate.worker.engine.task_run import TaskRun
 
 pytestmark = pytest.mark.anyio
 
@@ -74,3 +76,20 @@ async def test_a_cancel_by_force_before_its_turn_counts_once(scene: Scene, begun
     await asyncio.sleep(0.3)  # longer than the grace time after which a run is closed
     assert [type(one) for one in scene.outcomes] == [Cancelled]
     assert begun == []
+
+
+async def test_runs_that_ended_are_freed_without_the_garbage_collector(
+    scene: Scene, begun: list[int]
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for one in range(10):
+            scene.start("body", one)
+        await all_ended(scene, 10)
+        await asyncio.sleep(0)  # the tasks of the loop end after their last step
+        left = [found for found in gc.get_objects() if isinstance(found, TaskRun)]
+    finally:
+        gc.enable()
+    assert begun == list(range(10))
+    assert left == []

@@ -264,6 +264,7 @@ class Executor:
         if task_run.is_finished:
             return
         task_run.is_finished = task_run.control.is_over = True
+        task_run.job = None  # it refers to its run: the garbage collector would have to free both
         del self.running[task_run.claimed.fence]
         self._on_finished(task_run, outcome)
 
