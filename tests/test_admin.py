@@ -181,6 +181,20 @@ async def test_dead_letters_are_listed_and_counted_by_filter(app: Tidegate) -> N
         await letters.count(before=datetime(2026, 1, 1))
 
 
+async def test_deaths_are_counted_and_grouped_after_a_redrive_too(app: Tidegate) -> None:
+    ids = await dead_tasks(app, 3)
+    letters = app.admin.dead_letters
+    await letters.redrive(ids[:1])
+    (count,) = await letters.statistics(step="day", reason="quota")
+    assert (count.function, count.deaths, count.at.tzinfo) == ("fails", 3, UTC)
+    (group,) = await letters.groups(since=timedelta(hours=1))
+    assert (group.deaths, group.shape, group.reasons) == (3, "no <number>", ("quota",))
+    assert group.frame == "tests/test_admin.py:fails"
+    assert await letters.groups(until="1h") == []
+    with pytest.raises(OptionError, match="step"):
+        await letters.statistics(step="week")  # type: ignore[arg-type]
+
+
 async def test_dead_letters_are_redriven_by_id_and_answered_per_id(app: Tidegate) -> None:
     first, second = await dead_tasks(app, 2)
     ready = (await app.function("ok").enqueue()).id

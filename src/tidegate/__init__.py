@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tidegate.admin.tasks import TaskFilters
     from tidegate.admin.values import (
         DeadLetter,
+        DeathCount,
+        FailureGroup,
         ProviderLimit,
         QueueStatus,
         RetryBudgetStatus,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from tidegate.limits.options import UpstreamLimits
     from tidegate.limits.values import GateState, ParkedBy
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
+    from tidegate.operations.history import DeathFilters, HistoryFilters
     from tidegate.options import EnqueueOptions
     from tidegate.policy.backlog import WaitKind, WaitReason
     from tidegate.policy.classify import Classifier
@@ -89,16 +92,20 @@ __all__ = [
     "DeadLetterAdmin",
     "DeadLetterFilters",
     "DeadLetterReport",
+    "DeathCount",
+    "DeathFilters",
     "Drain",
     "DrainKind",
     "EmbeddedWorker",
     "EnqueueOptions",
     "Exponential",
     "Failure",
+    "FailureGroup",
     "Fixed",
     "GateState",
     "Handle",
     "HistoryEntry",
+    "HistoryFilters",
     "Jitter",
     "Key",
     "KeyConflictError",
@@ -166,6 +173,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "NO_LIMIT": "tidegate.domain.spec",
     "ActionStatus": "tidegate.store.rows",
     "Admin": "tidegate.admin",
     "ArgumentsError": "tidegate.errors",
@@ -182,22 +190,25 @@ _HOMES = {
     "DeadLetterAdmin": "tidegate.admin",
     "DeadLetterFilters": "tidegate.operations.dead_letters",
     "DeadLetterReport": "tidegate.operations.dead_letters",
+    "DeathCount": "tidegate.admin.values",
+    "DeathFilters": "tidegate.operations.history",
     "Drain": "tidegate.policy.drain",
     "DrainKind": "tidegate.policy.drain",
     "EmbeddedWorker": "tidegate.worker.embedded",
     "EnqueueOptions": "tidegate.options",
     "Exponential": "tidegate.domain.spec",
     "Failure": "tidegate.domain.failure",
+    "FailureGroup": "tidegate.admin.values",
     "Fixed": "tidegate.domain.spec",
     "GateState": "tidegate.limits.values",
     "Handle": "tidegate.handle",
     "HistoryEntry": "tidegate.values",
+    "HistoryFilters": "tidegate.operations.history",
     "Jitter": "tidegate.domain.spec",
     "Key": "tidegate.calls.keys",
     "KeyConflictError": "tidegate.errors",
     "LastFailure": "tidegate.domain.failure",
     "ManualCall": "tidegate.calls.manual_call",
-    "NO_LIMIT": "tidegate.domain.spec",
     "NotAcceptedError": "tidegate.errors",
     "OptionError": "tidegate.errors",
     "ParkedBy": "tidegate.limits.values",

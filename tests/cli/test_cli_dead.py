@@ -277,3 +277,53 @@ def test_purge_of_what_is_not_dead_is_refused(workspace):
         {"task_id": ready, "answer": "refused"}
     ]
     assert states(workspace, [ready]) == [State.READY]
+
+
+def test_deaths_are_counted_by_reason_and_stay_counted_after_a_purge(workspace):
+    workspace.die(2)
+    workspace.die(failure=CRASH, queue="vip")
+    workspace.run("dead", "purge", "--all", "--yes")
+
+    shown = workspace.run("dead", "stats").stdout.splitlines()
+    rows = workspace.lines("dead", "stats", "--step", "day", "--queue", "vip")
+
+    assert shown[0].split() == ["FROM", "(UTC)", "CONTENT_POLICY", "CRASH", "ALL"]
+    assert shown[-1].split() == ["all", "2", "1", "3"]
+    assert [(row["queue"], row["reason"], row["deaths"]) for row in rows] == [("vip", "crash", 1)]
+
+
+def test_deaths_are_grouped_by_what_failed(workspace):
+    *_, last = workspace.die(3)
+    workspace.die(failure=CRASH)
+
+    shown = workspace.run("dead", "groups").stdout.splitlines()
+    groups = workspace.lines("dead", "groups", "--reason", "content_policy")
+
+    assert len(shown) == 3
+    assert shown[1].split()[0] == "3"
+    assert "shop.Refused: not allowed" in shown[1]
+    assert "killed by signal <number>" in shown[2]
+    assert [(group["deaths"], group["example_id"]) for group in groups] == [(3, last)]
+
+
+def test_a_time_without_deaths_is_said_to_be_one(workspace):
+    workspace.die()
+
+    result = workspace.run("dead", "stats", "--until", "1h")
+    groups = workspace.run("dead", "groups", "--until", "1h")
+
+    assert (result.stdout, groups.stdout) == ("", "")
+    assert "no task died in this time" in result.stderr
+    assert "no task died in this time" in groups.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--since", "1h", "--until", "2h"), "since is not before until"),
+        (("--since", "yesterday"), "since"),
+        (("--since", "30d", "--step", "minute"), "periods"),
+    ],
+)
+def test_a_range_that_cannot_be_answered_is_refused(workspace, options, message):
+    assert message in workspace.run("dead", "stats", *options, code=2).stderr

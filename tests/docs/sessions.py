@@ -39,6 +39,8 @@ _READING = (
     "tidegate tasks ls",
     "tidegate tasks show",
     "tidegate dead ls",
+    "tidegate dead stats",
+    "tidegate dead groups",
     "curl -s localhost",
 )
 _VARYING = (

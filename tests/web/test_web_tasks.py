@@ -159,6 +159,34 @@ async def test_dead_letters_are_listed_without_arguments_redriven_and_purged(app
         assert (await client.get(f"/api/v1/tasks/{ids[1]}")).status_code == 404
 
 
+async def test_deaths_are_counted_by_reason_and_grouped_by_failure(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        *_, last = await dead(api, 2, "page 1 is empty")
+        await client.post("/api/v1/dead-letters/purge", json={"task_ids": [last]})
+        counts = await client.get("/api/v1/dead-letters/statistics", params={"step": "day"})
+        assert [(row["function"], row["deaths"]) for row in counts.json()["deaths"]] == [("web:fail", 2)]
+        groups = (await client.get("/api/v1/dead-letters/groups", params={"since": "1h"})).json()["groups"]
+        assert [(group["shape"], group["deaths"]) for group in groups] == [("page <number> is empty", 2)]
+        assert groups[0]["functions"] == ["web:fail"]
+        other = await client.get("/api/v1/dead-letters/groups", params={"queue": "other"})
+        assert other.json() == {"groups": []}
+        for params, status in (
+            ({"since": "soon"}, 422),
+            ({"step": "week"}, 400),
+            ({"since": "1h", "until": "2h"}, 422),
+        ):
+            refused = await client.get("/api/v1/dead-letters/statistics", params=params)
+            assert refused.status_code == status, params
+
+
+async def test_the_deaths_of_all_tenants_are_hidden_from_a_token_of_one(app: Tidegate) -> None:
+    token = await make(app, Role.OPERATOR, "acme")
+    async with direct(app) as client:
+        for path in ("statistics", "groups"):
+            answer = await client.get(f"/api/v1/dead-letters/{path}", headers=bearer(token))
+            assert answer.status_code == 403
+
+
 async def test_dead_tasks_of_another_application_are_retried_and_redriven(app: Tidegate) -> None:
     async with served(app) as api, api.client() as client:
         first, second = await dead(api, 2)

@@ -7,10 +7,19 @@ from typing import Unpack
 
 from tidegate.admin.source import AdminSource
 from tidegate.admin.tasks import MOST_LISTED
-from tidegate.admin.values import DeadLetter, dead_letter, dead_letter_of_task
+from tidegate.admin.values import (
+    DeadLetter,
+    DeathCount,
+    FailureGroup,
+    dead_letter,
+    dead_letter_of_task,
+    death_count,
+    failure_group,
+)
 from tidegate.domain.readers import whole_option
-from tidegate.operations import dead_letters
+from tidegate.operations import dead_letters, history
 from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, DeadLetterReport
+from tidegate.operations.history import DeathFilters, Step
 from tidegate.operations.recorded_task import read_recorded
 from tidegate.operations.regression_test import write_test
 from tidegate.operations.tasks import full_id, read_dead_task
@@ -22,7 +31,7 @@ _HOW_TO_CHOOSE = "give task ids, a filter, or everything=True: one of the three"
 
 
 class DeadLetterAdmin:
-    """List, count, redrive and purge dead tasks, or write one as a test. Ids may be short."""
+    """List, count, group, redrive and purge dead tasks, or write one as a test. Ids may be short."""
 
     def __init__(self, source: AdminSource) -> None:
         self._source = source
@@ -98,6 +107,53 @@ class DeadLetterAdmin:
     def count_sync(self, **filters: Unpack[DeadLetterFilters]) -> int:
         """Same as `count`, from sync code."""
         return run_sync(self.count(**filters))
+
+    async def statistics(
+        self, *, step: Step = "hour", **filters: Unpack[DeathFilters]
+    ) -> builtins.list[DeathCount]:
+        """Return how many tasks died by period, queue, function and reason, oldest first.
+
+        A death counts when it happens: a redrive or a purge changes nothing here.
+
+        Args:
+            step: Length of a period: `"minute"`, `"hour"` or `"day"`, in UTC. Deaths are kept by the minute
+                for two days, by the hour for 35 days, and by the day for 400.
+            filters: Filters of `DeathFilters`. Default: all of the last 24 hours.
+
+        Raises:
+            OptionError: A value is invalid, or there would be more than 3,000 periods.
+        """
+        store = await self._source.opened_store()
+        return [death_count(row) for row in await history.count_deaths(store, filters, step=step)]
+
+    def statistics_sync(
+        self, *, step: Step = "hour", **filters: Unpack[DeathFilters]
+    ) -> builtins.list[DeathCount]:
+        """Same as `statistics`, from sync code."""
+        return run_sync(self.statistics(step=step, **filters))
+
+    async def groups(
+        self, *, limit: int = 50, **filters: Unpack[DeathFilters]
+    ) -> builtins.list[FailureGroup]:
+        """Return what tasks died of, the most deaths first.
+
+        A group has one error class, one message without its numbers, ids and quoted texts, and one innermost
+        frame of your code.
+
+        Args:
+            limit: 1 to 1,000.
+            filters: Filters of `DeathFilters`. Default: all of the last 24 hours.
+
+        Raises:
+            OptionError: A value is invalid.
+        """
+        limit = whole_option("limit", limit, most=MOST_LISTED)
+        store = await self._source.opened_store()
+        return [failure_group(row) for row in await history.list_failure_groups(store, filters, limit=limit)]
+
+    def groups_sync(self, *, limit: int = 50, **filters: Unpack[DeathFilters]) -> builtins.list[FailureGroup]:
+        """Same as `groups`, from sync code."""
+        return run_sync(self.groups(limit=limit, **filters))
 
     async def redrive(
         self,

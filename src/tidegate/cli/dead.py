@@ -1,4 +1,7 @@
-"""`tidegate dead`: list, show, redrive, purge and export dead letters, by id or by filter."""
+"""`tidegate dead`: list, show, redrive, purge and export dead letters, by id or by filter.
+
+What only reads the history of deaths is in `dead_statistics`.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from tidegate.cli.common import (
     opened_store,
     run,
 )
+from tidegate.cli.dead_statistics import groups_command, stats_command
 from tidegate.cli.error_report import CONFLICT
 from tidegate.cli.output import print_json, print_message
 from tidegate.cli.rendering import dead_letter_json, print_dead_letters, show_task
@@ -113,7 +117,11 @@ def choice_options(command: Command) -> Command:
 
 @click.group()
 def command() -> None:
-    """List, show, redrive and purge dead letters, or write one as a test."""
+    """List, count, group, show, redrive and purge dead letters, or write one as a test."""
+
+
+command.add_command(stats_command)
+command.add_command(groups_command)
 
 
 @command.command("ls")

@@ -10,6 +10,7 @@ import msgspec
 from tidegate.codec.plain import unstorable
 from tidegate.store.access import AuditEntry
 from tidegate.store.common.stats_builder import estimate_drain
+from tidegate.store.history_rows import DeathCountRow, FailureGroupRow
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.rows import DeadLetterRow, HistoryRow, QueueStats, StoredResult, TaskRow, WorkerRow
 from tidegate.web.schemas import (
@@ -83,6 +84,12 @@ def to_run_out(entry: HistoryRow, *, with_traceback: bool) -> RunOut:
     """Return a history entry as the API shows it."""
     fields = {name: getattr(entry, name) for name in RunOut.__struct_fields__}
     return RunOut(**fields | {"traceback": entry.traceback if with_traceback else ""})
+
+
+def fields_of(row: DeathCountRow | FailureGroupRow) -> dict[str, Any]:
+    """Return the fields of a row of the history by name, with lists for tuples."""
+    fields = {name: getattr(row, name) for name in row.__slots__}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
 def to_dead_letter_out(dead_letter: DeadLetterRow) -> DeadLetterOut:

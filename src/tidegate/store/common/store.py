@@ -11,7 +11,7 @@ from tidegate.domain.failure import CallFailure
 from tidegate.domain.outcome import Fence
 from tidegate.limits.values import Gate
 from tidegate.store.access import NewAuditEntry
-from tidegate.store.common import access, dead, gates, permits, reads, runs, stats, workers
+from tidegate.store.common import access, dead, deaths, gates, permits, reads, runs, stats, workers
 from tidegate.store.common.session import Session
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ProgressUpdate
@@ -138,6 +138,8 @@ class CommonStore(Store):
 
     list_dead_letters = read(dead.list_dead_letters, snapshot=True)
     count_dead_letters = read(dead.count_dead_letters)
+    count_deaths = read(deaths.count_deaths)
+    list_failure_groups = read(deaths.list_failure_groups)
 
     # --- counts and manifests ---
 

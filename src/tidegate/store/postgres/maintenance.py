@@ -5,6 +5,7 @@ Each step of a deletion is a short transaction that skips rows which another mac
 
 from __future__ import annotations
 
+from tidegate.store.common.deaths import DAYS_KEPT
 from tidegate.store.common.upkeep import (
     AUDIT_KEPT_SECONDS,
     BATCH_KEPT_SECONDS,
@@ -18,6 +19,7 @@ from tidegate.store.postgres.statements import load
 
 _RELEASE = load("release_batches")["release_batches"]
 _EXPIRED = load("delete_expired")
+_DEATHS = load("deaths")
 _DROP_BATCH = load("drop_batch")
 _CHECK = load("check_integrity")
 _FOLD = load("checkpoint")["fold"]
@@ -49,6 +51,12 @@ async def delete_expired(
     async def rollups(db: PostgresSession) -> int:
         return await db.run(_EXPIRED["old_rollups"], db.at, ROLLUP_KEPT_SECONDS, limit)
 
+    async def deaths(db: PostgresSession) -> int:
+        gone = await db.run(_DEATHS["old"], int(await db.now() // 60) - DAYS_KEPT, limit)
+        if gone:
+            await db.run(_DEATHS["unused_groups"])
+        return gone
+
     async def audit(db: PostgresSession) -> int:
         return await db.run(_EXPIRED["old_audit"], db.at, AUDIT_KEPT_SECONDS, limit)
 
@@ -62,7 +70,7 @@ async def delete_expired(
         return await _delete_stale_batches(db, limit)
 
     gone = 0
-    for kind in (keys, permits, rollups, audit, finished, dead, batches):
+    for kind in (keys, permits, rollups, deaths, audit, finished, dead, batches):
         gone += await database.transact(kind)
     return gone
 

@@ -12,6 +12,7 @@ from tidegate.domain.outcome import Dead, Retrying
 from tidegate.domain.states import State
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
 from tidegate.store.common import gates
+from tidegate.store.common.deaths import DeathTotals
 from tidegate.store.common.outcomes import (
     EndedRunRow,
     TaskTransition,
@@ -73,10 +74,13 @@ async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutco
     )
     await _record_attempts(db, ended)
     await _move_tasks(db, now, ended)
-    totals = RollupTotals()
+    totals, deaths = RollupTotals(), DeathTotals()
     for task in ended:
         totals.add(now, task.run, task.transition.state)
+        if task.transition.state is State.DEAD:
+            deaths.add(task.task_id, task.run, task.outcome)
     await count(db, now, totals)
+    await deaths.write(db, now)
     return {task.task_id for task in ended}
 
 

@@ -18,6 +18,7 @@ from tidegate.store.postgres import (
     claim,
     enqueue,
     finish,
+    history,
     maintenance,
     schema,
     streams,
@@ -252,6 +253,10 @@ class PostgresStore(CommonStore):
         return await maintenance.delete_expired(
             self._database, finished_seconds=finished_seconds, dead_seconds=dead_seconds, limit=limit
         )
+
+    async def compact_history(self, limit: int = 1_000) -> int:
+        """Replace old counters by sums, each kind in its own transaction."""
+        return await history.compact(self._database, limit)
 
     async def checkpoint(self) -> None:
         """Fold the counts since the last time into the roll-up."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from tidegate.domain.spec import Priority
 from tidegate.policy.backlog import UnservedReason
+from tidegate.store.history_rows import DeathCountRow, FailureGroupRow, HistoryRange
 from tidegate.store.rows import (
     ActionStatus,
     CancelStatus,
@@ -141,6 +142,20 @@ class DeadLetters(Protocol):
 
 class Statistics(Protocol):
     """Counts that never scan finished tasks."""
+
+    async def count_deaths(self, which: HistoryRange, *, step_minutes: int) -> list[DeathCountRow]:
+        """Return how many tasks died by period, queue, function and reason, oldest first.
+
+        A death is counted when it happens. A redrive, a purge and retention do not change it.
+
+        Args:
+            which: When, and which.
+            step_minutes: Length of a period: 1, 60 or 1,440. Deaths older than two days are counted by the
+                hour, and older than 35 days by the day.
+        """
+
+    async def list_failure_groups(self, which: HistoryRange, *, limit: int = 50) -> list[FailureGroupRow]:
+        """Return the deaths by fingerprint, the most first."""
 
     async def get_queue_stats(self, unserved: UnservedReason | None = None) -> list[QueueStats]:
         """Return each queue that has a task or finished one in the last ten minutes, by name.

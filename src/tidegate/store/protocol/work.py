@@ -160,5 +160,12 @@ class Maintenance(Protocol):
         `dead_seconds`, each with everything that belongs to it.
         """
 
+    async def compact_history(self, limit: int = 1_000) -> int:
+        """Replace counters of minutes by those of hours and days, where they are old enough; return how many.
+
+        About `limit` rows of each kind are replaced at most. The sums never change. Counters that are too old
+        are deleted by `delete_expired`.
+        """
+
     async def checkpoint(self) -> None:
         """Do the back end's own upkeep (SQLite: checkpoint the write-ahead log)."""

@@ -17,6 +17,7 @@ from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import FinishStatus, Outcome, Succeeded
 from tidegate.limits.gate_rows import SuccessfulRun, by_upstream, counts_as_success, is_silent_probe
 from tidegate.store.common import gates, ids
+from tidegate.store.common.deaths import DeathTotals
 from tidegate.store.common.outcomes import with_placeholder
 from tidegate.store.common.rollup_totals import RollupTotals
 from tidegate.store.common.text import storable
@@ -70,15 +71,16 @@ def _write(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list
     if len(set(tasks)) < len(tasks):
         # The same run is twice in one batch: the second must see what the first wrote.
         return [status for outcome in outcomes for status in _write(db, now, [outcome])]
-    totals = RollupTotals()
+    totals, deaths = RollupTotals(), DeathTotals()
     statuses: list[FinishStatus | None] = [None] * len(outcomes)
     successes = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, Succeeded)]
     _succeed(db, now, outcomes, tasks, successes, statuses)
     for position, outcome in enumerate(outcomes):
         if statuses[position] is None and not isinstance(outcome, Succeeded):
-            done = end_run(db, now, tasks[position], outcome, totals)
+            done = end_run(db, now, tasks[position], outcome, totals, deaths)
             statuses[position] = FinishStatus.DONE if done else None
     count(db, now, totals)
+    complete(deaths.write(SqliteSession(db, now), now))
     return [
         status or _refusal(db, tasks[position], outcomes[position])
         for position, status in enumerate(statuses)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import apsw
 
+from tidegate.store.common.deaths import DAYS_KEPT
 from tidegate.store.common.upkeep import AUDIT_KEPT_SECONDS, BATCH_KEPT_SECONDS, ROLLUP_KEPT_SECONDS
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.batches import drop_part
@@ -11,6 +12,7 @@ from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.statements import load
 
 _EXPIRED = load("delete_expired")
+_DEATHS = load("deaths")
 _FORGET_BATCH = load("drop_batch")["forget_batch"]
 
 
@@ -25,6 +27,7 @@ def precheck_delete_expired(
         or query.value(db, _EXPIRED["dead"], (now - dead_seconds, 1))
         or query.value(db, _EXPIRED["stale_batches"], (now - BATCH_KEPT_SECONDS,))
         or query.value(db, _EXPIRED["has_old_rollups"], (_minute(now - ROLLUP_KEPT_SECONDS),))
+        or query.value(db, _DEATHS["has_old"], (_minute(now) - DAYS_KEPT,))
         or query.value(db, _EXPIRED["has_old_audit"], (now - AUDIT_KEPT_SECONDS,))
     )
     return None if something else 0
@@ -37,6 +40,7 @@ def delete_expired(
     gone = _deleted(db, "expired_keys", now, limit)
     gone += _deleted(db, "expired_permits", now, limit)
     gone += _deleted(db, "old_rollups", _minute(now - ROLLUP_KEPT_SECONDS), limit)
+    gone += _delete_deaths(db, _minute(now) - DAYS_KEPT, limit)
     gone += _deleted(db, "old_audit", now - AUDIT_KEPT_SECONDS, limit)
     gone += _delete_tasks(db, _EXPIRED["finished"], now - finished_seconds, limit)
     gone += _delete_tasks(db, _EXPIRED["dead"], now - dead_seconds, limit)
@@ -52,6 +56,16 @@ def _deleted(db: apsw.Connection, statement: str, before: float, limit: int) -> 
     changes = db.total_changes()
     db.execute(_EXPIRED[statement], (before, limit))
     return db.total_changes() - changes
+
+
+def _delete_deaths(db: apsw.Connection, before: int, limit: int) -> int:
+    """Delete old counts of deaths, and the descriptions that no count refers to any more."""
+    changes = db.total_changes()
+    db.execute(_DEATHS["old"], (before, limit))
+    gone = db.total_changes() - changes
+    if gone:
+        db.execute(_DEATHS["unused_groups"])
+    return gone
 
 
 def _delete_tasks(db: apsw.Connection, statement: str, before: float, limit: int) -> int:

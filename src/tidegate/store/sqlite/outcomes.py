@@ -8,6 +8,7 @@ from tidegate.domain.outcome import Dead, Outcome, Retrying, Succeeded
 from tidegate.domain.states import State
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
 from tidegate.store.common import gates
+from tidegate.store.common.deaths import DeathTotals
 from tidegate.store.common.outcomes import (
     EndedRunRow,
     TaskTransition,
@@ -35,7 +36,12 @@ _NEXT_STATE_SQL = {
 
 
 def end_run(
-    db: apsw.Connection, now: float, task: bytes, outcome: UnsuccessfulOutcome, totals: RollupTotals
+    db: apsw.Connection,
+    now: float,
+    task: bytes,
+    outcome: UnsuccessfulOutcome,
+    totals: RollupTotals,
+    deaths: DeathTotals,
 ) -> bool:
     """End a run if it is the current one, and write the task's next state; return whether it was current."""
     row = query.row(db, _SQL["end"], (task, outcome.fence.run))
@@ -47,6 +53,8 @@ def end_run(
     _spend(db, task, outcome, transition)
     _move_task(db, now, task, run, outcome.fence.run, transition)
     totals.add(now, run, transition.state)
+    if transition.state is State.DEAD:
+        deaths.add(task, run, outcome)
     return True
 
 

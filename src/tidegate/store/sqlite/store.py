@@ -22,6 +22,7 @@ from tidegate.store.sqlite import (
     claim,
     enqueue,
     finish,
+    history,
     maintenance,
     schema,
     streams,
@@ -197,6 +198,13 @@ class SqliteStore(CommonStore):
         return await self._write_on_connection(
             lambda db: maintenance.delete_expired(db, self._now(), **ages, limit=limit),
             precheck=lambda db: maintenance.precheck_delete_expired(db, self._now(), **ages),
+        )
+
+    async def compact_history(self, limit: int = 1_000) -> int:
+        """Replace old counters by sums. Without any, the write lock is not taken."""
+        return await self._write_on_connection(
+            lambda db: history.compact(db, self._now(), limit),
+            precheck=lambda db: history.precheck_compact(db, self._now()),
         )
 
     async def checkpoint(self) -> None:

@@ -1,13 +1,16 @@
-"""List, redrive and purge dead letters."""
+"""List, count, redrive and purge dead letters."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidegate.operations import history
 from tidegate.operations.dead_letters import purge_tasks, redrive_tasks
+from tidegate.operations.history import DeathFilters, Step
 from tidegate.store.rows import ActionStatus, TaskFilter
 from tidegate.web.api_context import ApiContext, json_response
+from tidegate.web.history_schemas import DeathCountOut, DeathCountsOut, FailureGroupOut, FailureGroupsOut
 from tidegate.web.protected_routes import (
     OPERATORS,
     READERS,
@@ -17,9 +20,9 @@ from tidegate.web.protected_routes import (
     principal_of,
 )
 from tidegate.web.request_schemas import TaskIdsRequest
-from tidegate.web.routes.tasks import After, Labels, Limit, Text, labels_of
+from tidegate.web.routes.tasks import After, Labels, Limit, Moment, Text, labels_of
 from tidegate.web.schemas import ActionOut, ActionsOut, DeadLetterPage
-from tidegate.web.serialize import to_dead_letter_out
+from tidegate.web.serialize import fields_of, to_dead_letter_out
 
 _DONE = {200: ResponseSpec("The result for each task: `done`, `refused` or `unknown`", ActionsOut)}
 
@@ -58,6 +61,47 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         return json_response(
             DeadLetterPage([to_dead_letter_out(dead_letter) for dead_letter in dead_letters], following)
         )
+
+    @api.route(
+        "GET",
+        "/api/v1/dead-letters/statistics",
+        AccessRule(READERS, all_tenants=True),
+        responses={200: ResponseSpec("Deaths by period", DeathCountsOut)},
+    )
+    async def count_deaths(
+        request: Request,
+        since: Moment = history.DEFAULT_SINCE,
+        until: Moment | None = None,
+        step: Step = "hour",
+        queue: Text = None,
+        function: Text = None,
+        reason: Text = None,
+    ) -> Response:
+        """Return how many tasks died by period, queue, function and reason. A redrive does not change it."""
+        filters = DeathFilters(since=since, until=until, queue=queue, function=function, reason=reason)
+        found = await history.count_deaths(await context.store(), filters, step=step)
+        return json_response(DeathCountsOut([DeathCountOut(**fields_of(row)) for row in found]))
+
+    @api.route(
+        "GET",
+        "/api/v1/dead-letters/groups",
+        AccessRule(READERS, all_tenants=True),
+        responses={200: ResponseSpec("Groups", FailureGroupsOut)},
+    )
+    async def list_failure_groups(
+        request: Request,
+        since: Moment = history.DEFAULT_SINCE,
+        until: Moment | None = None,
+        queue: Text = None,
+        function: Text = None,
+        reason: Text = None,
+        limit: Limit = 50,
+    ) -> Response:
+        """Return the deaths grouped by fingerprint: error class, message and own frame. The most first."""
+        filters = DeathFilters(since=since, until=until, queue=queue, function=function, reason=reason)
+        limit = min(limit, context.settings.page_limit)
+        found = await history.list_failure_groups(await context.store(), filters, limit=limit)
+        return json_response(FailureGroupsOut([FailureGroupOut(**fields_of(row)) for row in found]))
 
     @api.route(
         "POST", "/api/v1/dead-letters/redrive", AccessRule(OPERATORS), body=TaskIdsRequest, responses=_DONE

@@ -46,6 +46,9 @@ def _text(values: str | None) -> str | None:
 
 
 Text = Annotated[str | None, AfterValidator(_text), Query(max_length=256)]
+Moment = Annotated[
+    str, Query(max_length=64, description="A time (ISO 8601 with offset) or an age: `24h`, `7d`.")
+]
 Limit = Annotated[int, Query(ge=1, description="Items in the page, at most 200 by default.")]
 After = Annotated[
     str | None,

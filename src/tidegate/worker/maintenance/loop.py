@@ -18,6 +18,8 @@ from tidegate.worker.settings import Timings
 RETENTION_SECONDS = 60.0
 CAPACITY_SECONDS = 60.0
 RETENTION_LIMIT = 1_000
+HISTORY_SECONDS = 60.0
+COMPACT_LIMIT = 1_000
 RELEASE_LIMIT = 5_000
 RETIRED_WORKER_SECONDS = 86_400.0
 
@@ -54,6 +56,7 @@ class MaintenanceLoop:
             MaintenanceJob("promote", timings.promote, self.promote, rng=rng),
             self._reap_job,
             MaintenanceJob("retention", RETENTION_SECONDS, self.delete_expired, rng=rng),
+            MaintenanceJob("history", HISTORY_SECONDS, self.compact_history, rng=rng),
             MaintenanceJob("capacity", CAPACITY_SECONDS, CapacityWatch(store).run_once, rng=rng),
         ]
 
@@ -100,3 +103,7 @@ class MaintenanceLoop:
         await self._store.delete_retired_workers(RETIRED_WORKER_SECONDS)
         await self._store.checkpoint()
         return deleted >= RETENTION_LIMIT
+
+    async def compact_history(self) -> bool:
+        """Replace old counters by sums, one batch. Return whether there is more to do at once."""
+        return await self._store.compact_history(COMPACT_LIMIT) >= COMPACT_LIMIT

@@ -1,0 +1,162 @@
+"""`tidegate dead stats` and `dead groups`: deaths by reason over time, and by fingerprint."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+
+from tidegate.cli.common import StoreLocation, json_option, location_options, opened_store, run
+from tidegate.cli.formatting import format_since
+from tidegate.cli.output import jsonable, print_json, print_message
+from tidegate.cli.rendering import join_parts, short_ids
+from tidegate.cli.table import print_table
+from tidegate.domain.text import counted
+from tidegate.operations import history
+from tidegate.operations.history import STEP_MINUTES, DeathFilters
+from tidegate.store.history_rows import DeathCountRow, FailureGroupRow
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_FILTERS = (
+    click.option(
+        "--since",
+        metavar="WHEN",
+        default=history.DEFAULT_SINCE,
+        show_default=True,
+        help="From this time (ISO 8601 with offset) or this long ago (7d) on.",
+    ),
+    click.option("--until", metavar="WHEN", help="Before this time, or until this long ago."),
+    click.option("--queue", metavar="NAME", help="Only this queue."),
+    click.option("--function", metavar="NAME", help="Only this task function, by its full name."),
+    click.option("--reason", metavar="WORD", help="Only this reason: content_policy, crash…"),
+)
+
+
+def death_filters(command: Command) -> Command:
+    """Add the options that choose deaths; the command receives them as its argument `filters`."""
+
+    @functools.wraps(command)
+    def with_filters(
+        *args: Any,
+        since: str,
+        until: str | None,
+        queue: str | None,
+        function: str | None,
+        reason: str | None,
+        **options: Any,
+    ) -> Any:
+        filters = DeathFilters(since=since, until=until, queue=queue, function=function, reason=reason)
+        return command(*args, filters=filters, **options)
+
+    decorated: Any = with_filters
+    for option in reversed(_FILTERS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+@click.command("stats")
+@death_filters
+@click.option(
+    "--step",
+    type=click.Choice(list(STEP_MINUTES)),
+    default="hour",
+    show_default=True,
+    help="Length of a period. Deaths are kept by the minute for two days, by the hour for 35.",
+)
+@location_options
+@json_option
+def stats_command(filters: DeathFilters, step: str, location: StoreLocation, as_json: bool) -> None:
+    """Count the tasks that died, by reason, over hours or days.
+
+    A death counts when it happens: a redrive or a purge changes nothing here. Periods are those of UTC. With
+    --json: one line for each period, queue, function and reason.
+    """
+    run(_stats(location, filters, step, as_json))
+
+
+async def _stats(location: StoreLocation, filters: DeathFilters, step: str, as_json: bool) -> None:
+    async with opened_store(location) as store:
+        found = await history.count_deaths(store, filters, step=step)
+    if as_json:
+        for row in found:
+            print_json(jsonable(row))
+    elif found:
+        _print_counts(found, step)
+    else:
+        print_message("no task died in this time")
+
+
+def _print_counts(found: Sequence[DeathCountRow], step: str) -> None:
+    totals: Counter[str] = Counter()
+    by_period: dict[float, Counter[str]] = {}
+    for row in found:
+        totals[row.reason] += row.deaths
+        by_period.setdefault(row.at, Counter())[row.reason] += row.deaths
+    reasons = [reason for reason, _ in totals.most_common()]
+
+    def line(label: str, counts: Counter[str]) -> list[object]:
+        return [label, *(counts[reason] for reason in reasons), counts.total()]
+
+    rows = [line(_period(at, step), counts) for at, counts in sorted(by_period.items())]
+    heads = ["FROM (UTC)", *(reason.upper() for reason in reasons), "ALL"]
+    print_table(heads, [*rows, line("all", totals)], numbers=heads[1:], optional=heads[-2:0:-1])
+
+
+def _period(at: float, step: str) -> str:
+    begins = datetime.fromtimestamp(at, UTC)
+    return f"{begins:%Y-%m-%d}" if step == "day" else f"{begins:%Y-%m-%d %H:%M}"
+
+
+@click.command("groups")
+@death_filters
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Show at most this many."
+)
+@location_options
+@json_option
+def groups_command(filters: DeathFilters, limit: int, location: StoreLocation, as_json: bool) -> None:
+    """Group the tasks that died by what failed, the largest group first.
+
+    A group has one error class, one message without its numbers, ids and quoted texts, and one innermost
+    frame of your code. EXAMPLE is the task that died last: `tidegate dead show` shows it while it is dead.
+    """
+    run(_groups(location, filters, limit, as_json))
+
+
+async def _groups(location: StoreLocation, filters: DeathFilters, limit: int, as_json: bool) -> None:
+    async with opened_store(location) as store:
+        found = await history.list_failure_groups(store, filters, limit=limit)
+        now = await store.now()
+    if as_json:
+        for row in found:
+            print_json(jsonable(row))
+    elif found:
+        _print_groups(found, now)
+    else:
+        print_message("no task died in this time")
+    if len(found) == limit:
+        print_message(f"{counted(limit, 'group')} shown; --limit shows more")
+
+
+def _print_groups(found: Sequence[FailureGroupRow], now: float) -> None:
+    rows = [
+        [
+            group.deaths,
+            format_since(group.last_at, now),
+            format_since(group.first_at, now),
+            ", ".join(group.reasons),
+            ", ".join(group.functions),
+            example,
+            join_parts(group.error_class, group.shape) + (f" ({group.frame})" if group.frame else ""),
+        ]
+        for example, group in zip(short_ids([each.example_id for each in found]), found, strict=True)
+    ]
+    heads = ["DEATHS", "LAST", "FIRST", "REASON", "FUNCTION", "EXAMPLE", "FAILURE"]
+    print_table(
+        heads, rows, numbers=["DEATHS"], optional=["FIRST", "EXAMPLE", "REASON"], shorten=["FUNCTION"]
+    )

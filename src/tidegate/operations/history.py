@@ -1,0 +1,115 @@
+"""What happened: deaths by reason over hours and days, and by fingerprint.
+
+The counts are made when things happen, so a redrive or a purge does not change them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, TypedDict
+
+from tidegate.domain.readers import (
+    Seconds,
+    choice_option,
+    instant_from_text,
+    instant_option,
+    require_names,
+    seconds_option,
+)
+from tidegate.errors import OptionError
+from tidegate.store.history_rows import DeathCountRow, FailureGroupRow, HistoryRange
+from tidegate.store.protocol import Store
+
+Step = Literal["minute", "hour", "day"]
+"""The length of a period. Days are those of UTC."""
+
+STEP_MINUTES = {"minute": 1, "hour": 60, "day": 1440}
+MAX_PERIODS = 3_000
+"""Periods in one answer: two days of minutes, four months of hours."""
+DEFAULT_SINCE = "24h"
+
+
+class HistoryFilters(TypedDict, total=False):
+    """Which part of the history; every given filter must match."""
+
+    since: datetime | Seconds | None
+    """From this moment on; a duration is an age: `"7d"` for the last week. Default: the last 24 hours."""
+    until: datetime | Seconds | None
+    """Before this moment; a duration is an age. Default: now."""
+    queue: str | None
+    function: str | None
+    """The full name of the task function."""
+
+
+class DeathFilters(HistoryFilters, total=False):
+    """Which deaths; every given filter must match."""
+
+    reason: str | None
+    """A value of `Reason`: `content_policy`, `crash`…"""
+
+
+async def count_deaths(store: Store, filters: DeathFilters, *, step: str) -> list[DeathCountRow]:
+    """Return how many tasks died by period, queue, function and reason, oldest first.
+
+    Raises:
+        OptionError: A value is invalid, or the answer would have too many periods.
+    """
+    minutes = STEP_MINUTES[choice_option("step", step, STEP_MINUTES)]
+    which = await history_range(store, filters)
+    require_few_periods(which, minutes)
+    return await store.count_deaths(which, step_minutes=minutes)
+
+
+async def list_failure_groups(store: Store, filters: DeathFilters, *, limit: int) -> list[FailureGroupRow]:
+    """Return the deaths by fingerprint, the most first.
+
+    Raises:
+        OptionError: A value is invalid.
+    """
+    return await store.list_failure_groups(await history_range(store, filters), limit=limit)
+
+
+async def history_range(store: Store, filters: DeathFilters) -> HistoryRange:
+    """Return the range. Ages count back from the store's present time.
+
+    Raises:
+        OptionError: A value is invalid.
+    """
+    require_names(filters, DeathFilters.__annotations__)
+    now = await store.now()
+    since = _moment("since", filters.get("since") or DEFAULT_SINCE, now)
+    given_until = filters.get("until")
+    until = now if given_until is None else _moment("until", given_until, now)
+    if since >= until:
+        raise OptionError(
+            "since is not before until",
+            fix="choose an earlier since or a later until",
+            option="since",
+            value=filters.get("since"),
+        )
+    return HistoryRange(since, until, filters.get("queue"), filters.get("function"), filters.get("reason"))
+
+
+def require_few_periods(which: HistoryRange, step_minutes: int) -> None:
+    """Raise unless an answer with this step has few periods.
+
+    Raises:
+        OptionError: It would have more than `MAX_PERIODS`.
+    """
+    periods = (which.until - which.since) / (60.0 * step_minutes)
+    if periods > MAX_PERIODS:
+        raise OptionError(
+            f"the range has {periods:,.0f} periods",
+            fix=f"choose a longer step or a later since; an answer has at most {MAX_PERIODS:,}",
+            option="step",
+            value=step_minutes,
+        )
+
+
+def _moment(option: str, value: datetime | Seconds, now: float) -> float:
+    """Return the moment of a datetime, of an ISO 8601 text, or of an age."""
+    if isinstance(value, datetime):
+        return instant_option(option, value)
+    if isinstance(value, str) and value[:4].isdigit() and value[4:5] == "-":
+        return instant_option(option, instant_from_text(option, value))
+    return now - seconds_option(option, value)
