@@ -199,9 +199,11 @@ def test_the_first_code_stands_near_the_top_and_is_ten_statements_that_call_an_s
 
 
 def test_the_chinese_readme_shows_the_same_code_and_the_same_commands():
-    english = [block.text for block in all_blocks(README) if block.language]
+    english = [(block.note, block.language, block.text) for block in all_blocks(README) if block.language]
 
-    assert [block.text for block in all_blocks(CHINESE) if block.language] == english
+    assert [
+        (block.note, block.language, block.text) for block in all_blocks(CHINESE) if block.language
+    ] == english
 
 
 def test_the_readme_has_no_benchmarks():
