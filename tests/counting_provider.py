@@ -1,17 +1,24 @@
-"""A provider that knows one thing: how many calls it has had at once."""
+"""A provider that counts the calls that are under way at once."""
 
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Self
 
-_ANSWER = b'{"ok":true}'
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from tidegate.testing.provider.listener import HOST, ProviderListener
+
 _PIECES = 4
 
 
 class CountingProvider:
-    """Answers every POST after some time; one to `/stream` in pieces, spread over that time.
+    """Answers every POST after some time. `/stream` answers in pieces that are spread over that time.
 
     Args:
         seconds: How long a call takes.
@@ -24,55 +31,55 @@ class CountingProvider:
         self.most = 0
         """Calls that were under way at once."""
         self.calls = 0
-        self.arrived = asyncio.Condition()
-        """Notified at each beginning and end."""
+        self.changed = asyncio.Condition()
+        """Notified when a call begins or ends."""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1")
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._listener = ProviderListener(
+            Starlette(
+                routes=[
+                    Route("/stream", self._stream, methods=["POST"]),
+                    Route("/{path:path}", self._answer, methods=["POST"]),
+                ]
+            )
+        )
+        await self._listener.open(0)
+        self.url = f"http://{HOST}:{self._listener.port}"
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._server.close()
+    async def __aexit__(self, *_: object) -> None:
+        await self._listener.close()
 
-    async def has(self, calls: int, *, within: float = 10.0) -> None:
-        """Wait until so many calls are under way."""
-        async with asyncio.timeout(within), self.arrived:
-            await self.arrived.wait_for(lambda: self.now == calls)
+    async def has_begun(self, calls: int, *, within: float = 10.0) -> None:
+        """Wait until that many calls have begun."""
+        async with asyncio.timeout(within), self.changed:
+            await self.changed.wait_for(lambda: self.calls >= calls)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, _: Request) -> Response:
+        async with self._under_way():
+            await asyncio.sleep(self.seconds)
+            return JSONResponse({"ok": True})
+
+    async def _stream(self, _: Request) -> Response:
+        return StreamingResponse(self._pieces(), media_type="text/event-stream")
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        async with self._under_way():
+            for _ in range(_PIECES):
+                await asyncio.sleep(self.seconds / _PIECES)
+                yield b'data: {"piece":1}\n\n'
+
+    @asynccontextmanager
+    async def _under_way(self) -> AsyncIterator[None]:
+        await self._count(+1)
         try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            await self._moved(+1)
-            try:
-                await (self._stream(writer) if b" /stream " in head else self._answer(writer))
-            finally:
-                await self._moved(-1)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+            yield
         finally:
-            writer.close()
+            await self._count(-1)
 
-    async def _moved(self, by: int) -> None:
-        async with self.arrived:
-            self.now += by
-            self.calls += max(0, by)
+    async def _count(self, change: int) -> None:
+        async with self.changed:
+            self.now += change
+            self.calls += max(0, change)
             self.most = max(self.most, self.now)
-            self.arrived.notify_all()
-
-    async def _answer(self, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(self.seconds)
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(_ANSWER)}"
-        writer.write(head.encode() + b"\r\nconnection: close\r\n\r\n" + _ANSWER)
-
-    async def _stream(self, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
-        for _ in range(_PIECES):
-            await asyncio.sleep(self.seconds / _PIECES)
-            writer.write(b'data: {"piece":1}\n\n')
-            await writer.drain()
+            self.changed.notify_all()

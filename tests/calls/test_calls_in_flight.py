@@ -314,7 +314,7 @@ async def test_three_at_once_are_never_exceeded_by_two_workers_and_calls_from_ou
         ):
             handles = [await crowded.gathers.enqueue(number) for number in range(6)]
             handles += [await crowded.calls_twice.enqueue(number) for number in range(4)]
-            await provider.has(3, within=30)
+            await provider.has_begun(3, within=30)
             async with httpx2.AsyncClient(transport=crowded.upstream.transport()) as http:
                 await asyncio.gather(*(http.post(provider.url, json={}) for _ in range(6)))
             rows = await all_final(crowded.app, [handle.id for handle in handles], within=60)
@@ -332,7 +332,7 @@ async def test_permits_of_a_killed_process_expire_by_themselves(
         environment = {"PROVIDER_URL": provider.url, "CALL_SECONDS": "3", "PERMIT_MARGIN_SECONDS": "0.5"}
         with worker_process("crowded:app", tmp_path, **environment) as worker:
             await crowded.holds.enqueue(1)
-            await provider.has(2, within=30)
+            await provider.has_begun(2, within=30)
             assert await in_flight(crowded.app, "crowded") == 2, "the run, and its second call"
             for pid in [worker.pid, *worker.children()]:
                 os.kill(pid, signal.SIGKILL)

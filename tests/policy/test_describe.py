@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from tidegate.domain.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT
 from tidegate.domain.text import storable
-from tidegate.policy.describe import describe
+from tidegate.policy.describe import class_name_of, message_of, traceback_of
+
+
+def describe(exc):
+    return class_name_of(exc), message_of(exc), traceback_of(exc)
 
 
 def caught(exc):

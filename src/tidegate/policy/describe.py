@@ -1,7 +1,8 @@
-"""Describes an exception as text that any store can keep.
+r"""Describes an exception as text that any store can keep, and that is safe to show.
 
 If a failure could not be written, its task would neither retry nor die. So nothing here may raise, even if
-the exception's own methods do, and the text contains no character that a database refuses.
+the exception's own methods do. Characters that stores or terminals cannot handle are escaped (`\x00`,
+`\ud800`). Secrets are replaced by stars.
 """
 
 from __future__ import annotations
@@ -20,19 +21,8 @@ _CLASS_NAME_LIMIT = 300
 _MOST_FRAMES = 100
 
 
-def describe(exc: BaseException) -> tuple[str, str, str]:
-    r"""Return (class name, message, traceback) of the exception, safe to store and show. Never raises.
-
-    The class name is dotted; for built-in classes it is the bare name, as Python prints it. Characters that
-    stores or terminals cannot handle are escaped (`\x00`, `\ud800`). A message over `MESSAGE_LIMIT`
-    characters loses its end, a traceback over `TRACEBACK_LIMIT` its middle, and a mark shows the cut. The
-    traceback includes causes and contexts but no local variables. Secrets are replaced by stars.
-    """
-    return class_name_of(exc), message_of(exc), traceback_of(exc)
-
-
 def class_name_of(exc: BaseException) -> str:
-    """Return the dotted name of the exception's class, storable. Never raises."""
+    """Return the dotted name of the exception's class; for a built-in class the bare name."""
     try:
         kind = type(exc)
         module, name = kind.__module__, kind.__qualname__
@@ -43,7 +33,7 @@ def class_name_of(exc: BaseException) -> str:
 
 
 def message_of(exc: BaseException) -> str:
-    """Return the exception's own text, storable, without secrets, cut to `MESSAGE_LIMIT`. Never raises."""
+    """Return the exception's own text. Over `MESSAGE_LIMIT` characters it loses its end."""
     try:
         text = str.__str__(str(exc))
         return redacted_text(
@@ -54,7 +44,10 @@ def message_of(exc: BaseException) -> str:
 
 
 def traceback_of(exc: BaseException) -> str:
-    """Return the traceback as storable text. Over `TRACEBACK_LIMIT` its middle is cut out. Never raises."""
+    """Return the traceback with causes and contexts, without local variables.
+
+    Over `TRACEBACK_LIMIT` characters its middle is cut out, and a mark shows the cut.
+    """
     for form in (_full_report, _plain_frames):
         try:
             return _middle_cut(form(exc), TRACEBACK_LIMIT)

@@ -63,7 +63,7 @@ async def test_a_cancel_cuts_the_call_of_a_plain_function_in_a_child_process(
     async with CountingProvider(seconds=60) as provider:
         with worker_process("ringed:app", tmp_path, PROVIDER_URL=provider.url):
             handle = await client.calls_by_blocking.enqueue()
-            await provider.has(1, within=30)
+            await provider.has_begun(1, within=30)
             asked_at = time.monotonic()
             assert await handle.cancel() is CancelStatus.REQUESTED
             rows = await all_final(client.app, [handle.id], within=20)
