@@ -15,7 +15,15 @@ import tidegate
 
 MADE_BY_TIDEGATE = frozenset(
     {
-        *("Admin", "DeadLetterAdmin", "QueueAdmin", "TaskAdmin", "UpstreamAdmin", "WorkerAdmin"),
+        *(
+            "Admin",
+            "DeadLetterAdmin",
+            "FunctionAdmin",
+            "QueueAdmin",
+            "TaskAdmin",
+            "UpstreamAdmin",
+            "WorkerAdmin",
+        ),
         *("ConfiguredTaskFunction", "Context", "EmbeddedWorker", "Handle", "ManualCall", "PreparedTask"),
         *("TaskFunction", "Upstream", "UpstreamTransport"),
     }

@@ -22,15 +22,18 @@ from tidegate import (
     Permanent,
     Priority,
     Reason,
+    ResultTimeoutError,
     State,
     TaskNotFoundError,
     Tidegate,
+    UnknownFunctionError,
     UnknownUpstreamError,
     UsageError,
+    WrongStateError,
 )
 from tidegate.internals import core_of
 
-GROUPS = ("tasks", "queues", "dead_letters", "upstreams", "workers")
+GROUPS = ("tasks", "queues", "functions", "dead_letters", "upstreams", "workers")
 
 
 @pytest.fixture
@@ -159,6 +162,31 @@ async def test_queues_are_counted_with_what_they_wait_for_and_when_they_drain(ap
         assert worker.is_live
         assert worker.slots == 10
         assert begin - timedelta(seconds=1) <= worker.started_at <= worker.heartbeat_at < worker.expires_at
+
+
+async def test_a_queue_and_a_function_are_paused_and_resumed_and_a_queue_is_drained(app: Tidegate) -> None:
+    ok = app.function("ok")
+    handle = await ok.enqueue()
+    assert await app.admin.queues.pause("quick", why="bad prompt", by="ada")
+    assert not await app.admin.queues.pause("quick")
+    assert await app.admin.functions.pause("ok")
+    (queue,) = await app.admin.queues.list()
+    assert queue.pause is not None
+    assert (queue.blocked, queue.pause.paused_by, queue.pause.why) == (1, "ada", "bad prompt")
+    (paused,) = await app.admin.functions.paused()
+    assert (paused.kind, paused.name) == ("function", "ok")
+    with pytest.raises(UnknownFunctionError):
+        await app.admin.functions.pause("okay")
+    with pytest.raises(WrongStateError, match="is paused"):
+        await app.admin.queues.drain("quick")
+    async with app.worker():
+        assert await app.admin.queues.resume("quick")
+        with pytest.raises(ResultTimeoutError):
+            await app.admin.queues.drain("quick", timeout="200ms")  # its function is still paused
+        assert await app.admin.functions.resume("ok")
+        drained = await app.admin.queues.drain("quick", timeout="20s")
+        assert (drained.ready, drained.running) == (0, 0)
+        await handle.result("1s")
 
 
 # --- dead letters ----------------------------------------------------------------------------------------

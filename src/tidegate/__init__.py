@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Any
 from tidegate._version import __version__
 
 if TYPE_CHECKING:
-    from tidegate.admin import Admin, DeadLetterAdmin, QueueAdmin, TaskAdmin, UpstreamAdmin, WorkerAdmin
+    from tidegate.admin import (
+        Admin,
+        DeadLetterAdmin,
+        FunctionAdmin,
+        QueueAdmin,
+        TaskAdmin,
+        UpstreamAdmin,
+        WorkerAdmin,
+    )
     from tidegate.admin.tasks import TaskFilters
     from tidegate.admin.values import (
         DeadLetter,
         DeathCount,
         FailureGroup,
+        PauseStatus,
         ProviderLimit,
         QueueStatus,
         RetryBudgetStatus,
@@ -59,6 +68,7 @@ if TYPE_CHECKING:
     )
     from tidegate.handle import Handle
     from tidegate.limits.options import UpstreamLimits
+    from tidegate.limits.pauses import PauseKind
     from tidegate.limits.values import GateState, ParkedBy
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
     from tidegate.operations.history import DeathFilters, HistoryFilters
@@ -102,6 +112,7 @@ __all__ = [
     "Failure",
     "FailureGroup",
     "Fixed",
+    "FunctionAdmin",
     "GateState",
     "Handle",
     "HistoryEntry",
@@ -114,6 +125,8 @@ __all__ = [
     "NotAcceptedError",
     "OptionError",
     "ParkedBy",
+    "PauseKind",
+    "PauseStatus",
     "Permanent",
     "Polynomial",
     "Pool",
@@ -200,6 +213,7 @@ _HOMES = {
     "Failure": "tidegate.domain.failure",
     "FailureGroup": "tidegate.admin.values",
     "Fixed": "tidegate.domain.spec",
+    "FunctionAdmin": "tidegate.admin",
     "GateState": "tidegate.limits.values",
     "Handle": "tidegate.handle",
     "HistoryEntry": "tidegate.values",
@@ -212,6 +226,8 @@ _HOMES = {
     "NotAcceptedError": "tidegate.errors",
     "OptionError": "tidegate.errors",
     "ParkedBy": "tidegate.limits.values",
+    "PauseKind": "tidegate.limits.pauses",
+    "PauseStatus": "tidegate.admin.values",
     "Permanent": "tidegate.verdicts",
     "Polynomial": "tidegate.domain.spec",
     "Pool": "tidegate.worker.settings",

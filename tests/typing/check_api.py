@@ -28,6 +28,7 @@ from tidegate import (
     LastFailure,
     ManualCall,
     OptionError,
+    PauseStatus,
     Polynomial,
     Pool,
     PreparedTask,
@@ -173,6 +174,9 @@ async def administer() -> None:
     assert_type(await admin.tasks.cancel(["id"], why="no need"), dict[str, CancelStatus])
     assert_type(admin.tasks.retry_sync("id"), dict[str, ActionStatus])
     assert_type(await admin.queues.list(), list[QueueStatus])
+    assert_type(await admin.queues.pause("llm", why="bad prompt"), bool)
+    assert_type(admin.queues.drain_sync("llm", timeout="1m"), QueueStatus)
+    assert_type(await admin.functions.paused(), list[PauseStatus])
     assert_type(await admin.workers.list(), list[WorkerStatus])
     assert_type(await admin.upstreams.list(), list[UpstreamStatus])
     await admin.upstreams.park("openai", "10m", why="invoice")

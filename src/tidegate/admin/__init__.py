@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.admin.dead_letters import DeadLetterAdmin
-from tidegate.admin.queues import QueueAdmin, WorkerAdmin
+from tidegate.admin.queues import FunctionAdmin, QueueAdmin, WorkerAdmin
 from tidegate.admin.source import AdminSource
 from tidegate.admin.tasks import TaskAdmin
 from tidegate.admin.upstreams import UpstreamAdmin
@@ -22,7 +22,9 @@ class Admin:
         self.tasks = TaskAdmin(source)
         """Find, cancel, run and re-rank tasks, and explain what one waits for."""
         self.queues = QueueAdmin(source)
-        """Counts by queue, with the time until each is empty."""
+        """Counts by queue, with the time until each is empty; pause, resume and drain one."""
+        self.functions = FunctionAdmin(source)
+        """Pause and resume task functions."""
         self.dead_letters = DeadLetterAdmin(source)
         """List, count, redrive and purge dead tasks."""
         self.upstreams = UpstreamAdmin(source)
@@ -31,4 +33,12 @@ class Admin:
         """The worker processes."""
 
 
-__all__ = ["Admin", "DeadLetterAdmin", "QueueAdmin", "TaskAdmin", "UpstreamAdmin", "WorkerAdmin"]
+__all__ = [
+    "Admin",
+    "DeadLetterAdmin",
+    "FunctionAdmin",
+    "QueueAdmin",
+    "TaskAdmin",
+    "UpstreamAdmin",
+    "WorkerAdmin",
+]

@@ -1,29 +1,144 @@
-"""`app.admin.queues` and `app.admin.workers`."""
+"""`app.admin.queues`, `app.admin.functions` and `app.admin.workers`."""
 
 from __future__ import annotations
 
 import builtins
 
 from tidegate.admin.source import AdminSource
-from tidegate.admin.values import QueueStatus, WorkerStatus, queue_status, worker_status
+from tidegate.admin.values import (
+    PauseStatus,
+    QueueStatus,
+    WorkerStatus,
+    pause_status,
+    queue_status,
+    worker_status,
+)
+from tidegate.domain.readers import Seconds, name_option, positive_option
+from tidegate.limits.pauses import PauseKind
 from tidegate.operations.overview import read_queues
+from tidegate.operations.pauses import (
+    current_user,
+    pause,
+    require_declared,
+    resume,
+    wait_until_drained,
+)
 from tidegate.threads.bridge import run_sync
+
+_THROUGH = "app.admin"
 
 
 class QueueAdmin:
-    """Counts of tasks by queue. No method here scans finished tasks."""
+    """Counts of tasks by queue, and pauses. No method here scans finished tasks."""
 
     def __init__(self, source: AdminSource) -> None:
         self._source = source
 
     async def list(self) -> builtins.list[QueueStatus]:
-        """Return each queue that holds a task or finished one in the last ten minutes, by name."""
+        """Return each queue that holds a task, finished one in the last ten minutes or is paused, by name."""
         store = await self._source.opened_store()
         return [queue_status(row) for row in await read_queues(store)]
 
     def list_sync(self) -> builtins.list[QueueStatus]:
         """Same as `list`, from sync code."""
         return run_sync(self.list())
+
+    async def pause(self, queue: str, *, why: str = "", by: str | None = None) -> bool:
+        """Start no more tasks of a queue, in any worker, until it is resumed; return whether it was running.
+
+        Running tasks continue, waiting tasks keep their place, and new tasks are accepted. The pause survives
+        restarts. A second pause changes nothing.
+
+        Args:
+            queue: Its name. It need not have tasks yet.
+            why: Shown wherever the pause is shown.
+            by: Who pauses it; None: the user of this process.
+
+        Raises:
+            OptionError: No queue can have this name.
+        """
+        store = await self._source.opened_store()
+        name, who = name_option("queue", queue), by or current_user(_THROUGH)
+        return await pause(store, PauseKind.QUEUE, name, by=who, why=why)
+
+    def pause_sync(self, queue: str, *, why: str = "", by: str | None = None) -> bool:
+        """Same as `pause`, from sync code."""
+        return run_sync(self.pause(queue, why=why, by=by))
+
+    async def resume(self, queue: str, *, by: str | None = None) -> bool:
+        """Let the tasks of a queue start again; return whether it was paused."""
+        store = await self._source.opened_store()
+        return await resume(store, PauseKind.QUEUE, queue, by=by or current_user(_THROUGH))
+
+    def resume_sync(self, queue: str, *, by: str | None = None) -> bool:
+        """Same as `resume`, from sync code."""
+        return run_sync(self.resume(queue, by=by))
+
+    async def drain(self, queue: str, *, timeout: Seconds | None = None) -> QueueStatus:
+        """Wait until a queue has no ready, retrying or running task; return its counts then.
+
+        It changes nothing. New tasks are accepted meanwhile and count too; tasks scheduled for later do not.
+
+        Args:
+            queue: Its name.
+            timeout: None waits for ever.
+
+        Raises:
+            OptionError: The time cannot work.
+            WrongStateError: The queue is paused.
+            ResultTimeoutError: It was not empty in time.
+        """
+        seconds = None if timeout is None else positive_option("timeout", timeout)
+        store = await self._source.opened_store()
+        return queue_status(await wait_until_drained(store, queue, timeout_seconds=seconds))
+
+    def drain_sync(self, queue: str, *, timeout: Seconds | None = None) -> QueueStatus:
+        """Same as `drain`, from sync code."""
+        return run_sync(self.drain(queue, timeout=timeout))
+
+
+class FunctionAdmin:
+    """Pauses of task functions."""
+
+    def __init__(self, source: AdminSource) -> None:
+        self._source = source
+
+    async def paused(self) -> builtins.list[PauseStatus]:
+        """Return the paused functions, by name."""
+        rows = await (await self._source.opened_store()).list_pauses()
+        return [pause_status(row) for row in rows if row.kind is PauseKind.FUNCTION]
+
+    def paused_sync(self) -> builtins.list[PauseStatus]:
+        """Same as `paused`, from sync code."""
+        return run_sync(self.paused())
+
+    async def pause(self, function: str, *, why: str = "", by: str | None = None) -> bool:
+        """Start no more tasks of a function, in any queue and worker; return whether it was running.
+
+        Args:
+            function: Its full name: `app:summarize`.
+            why: Shown wherever the pause is shown.
+            by: Who pauses it; None: the user of this process.
+
+        Raises:
+            UnknownFunctionError: No application declares it.
+        """
+        store = await self._source.opened_store()
+        await require_declared(store, function, self._source.functions)
+        return await pause(store, PauseKind.FUNCTION, function, by=by or current_user(_THROUGH), why=why)
+
+    def pause_sync(self, function: str, *, why: str = "", by: str | None = None) -> bool:
+        """Same as `pause`, from sync code."""
+        return run_sync(self.pause(function, why=why, by=by))
+
+    async def resume(self, function: str, *, by: str | None = None) -> bool:
+        """Let the tasks of a function start again; return whether it was paused."""
+        store = await self._source.opened_store()
+        return await resume(store, PauseKind.FUNCTION, function, by=by or current_user(_THROUGH))
+
+    def resume_sync(self, function: str, *, by: str | None = None) -> bool:
+        """Same as `resume`, from sync code."""
+        return run_sync(self.resume(function, by=by))
 
 
 class WorkerAdmin:

@@ -9,6 +9,7 @@ from datetime import datetime
 from tidegate.domain.moments import to_datetime, to_datetime_or_none
 from tidegate.domain.states import State
 from tidegate.limits.options import facts
+from tidegate.limits.pauses import Pause, PauseKind
 from tidegate.limits.values import GateState, ParkedBy
 from tidegate.operations.upstreams import describe_upstream, tasks_before
 from tidegate.policy.backlog import WaitReason
@@ -18,6 +19,19 @@ from tidegate.store.history_rows import DeathCountRow, FailureGroupRow
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.rows import DeadLetterRow, QueueStats, TaskRow, WorkerRow
 from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
+
+
+@dataclass(frozen=True, slots=True)
+class PauseStatus:
+    """A queue or task function whose tasks do not start until someone resumes it."""
+
+    kind: PauseKind
+    """`queue` or `function`."""
+    name: str
+    paused_at: datetime
+    paused_by: str
+    """Who paused it."""
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,8 @@ class QueueStatus:
     """Why tasks are paced or blocked."""
     drain: Drain
     """An estimate of the time until the ready and paced tasks have run."""
+    pause: PauseStatus | None = None
+    """Set while someone has paused the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +243,13 @@ def queue_status(row: QueueStats) -> QueueStatus:
         done_last_10_minutes=row.done_last_10_minutes,
         waits=row.waits,
         drain=estimate_drain(row),
+        pause=None if row.pause is None else pause_status(row.pause),
     )
+
+
+def pause_status(row: Pause) -> PauseStatus:
+    """Return the public form of a pause."""
+    return PauseStatus(row.kind, row.name, to_datetime(row.paused_at), row.paused_by, row.why)
 
 
 def worker_status(row: WorkerRow, now: float) -> WorkerStatus:

@@ -27,6 +27,8 @@ SHORT_HELPS: Mapping[str, str] = {
     "enqueue": "Enqueue one task.",
     "status": "Show the queues, the upstreams and the live workers.",
     "tasks": "List, show, cancel and retry tasks, or change their priority.",
+    "queues": "List queues, pause and resume them, and wait until one is empty.",
+    "functions": "List task functions, and pause and resume them.",
     "upstreams": "Show upstreams, set their limits, and park, open or probe their gates.",
     "budget": "Show how much of each retry budget is used.",
     "dead": "List, show, redrive and purge dead letters, or write one as a test.",

@@ -22,6 +22,7 @@ from tidegate.cli.output import jsonable, print_json, style
 from tidegate.cli.table import print_table
 from tidegate.cli.upstreams import print_upstreams, upstream_json
 from tidegate.domain.text import counted
+from tidegate.limits.pauses import PauseKind
 from tidegate.operations.overview import Overview, read_overview
 from tidegate.policy.backlog import WORKERS
 from tidegate.store.common.stats_builder import estimate_drain
@@ -43,10 +44,10 @@ def command(watch: bool, location: StoreLocation, as_json: bool) -> None:
     """Show the queues, the upstreams and the live workers.
 
     READY tasks start as soon as a worker has a free slot. PACED tasks wait for a rate, token or in-flight
-    limit. BLOCKED tasks cannot run: their upstream is parked, or no live worker runs them. The lines below
-    the table give the reasons. DRAINS IN is the expected time until the ready and paced tasks are done, by
-    their limits' rates, else by what finished in the last ten minutes: "unknown" without any history,
-    "never" if tasks wait and none finished.
+    limit. BLOCKED tasks cannot run: they are paused, their upstream is parked, or no live worker runs them.
+    The lines below the table give the reasons, and what is paused. DRAINS IN is the expected time until the
+    ready and paced tasks are done, by their limits' rates, else by what finished in the last ten minutes:
+    "unknown" without any history, "never" if tasks wait and none finished.
     """
     run(_show(location, watch, as_json))
 
@@ -74,11 +75,20 @@ def overview_json(overview: Overview) -> dict[str, Any]:
         for worker in overview.workers
     ]
     upstreams = [upstream_json(row, overview.at) for row in overview.upstreams]
-    return {"at": overview.at, "queues": queues, "upstreams": upstreams, "workers": workers}
+    return {
+        "at": overview.at,
+        "queues": queues,
+        "upstreams": upstreams,
+        "workers": workers,
+        "pauses": jsonable(overview.pauses),
+    }
 
 
 def _print(overview: Overview) -> None:
-    _print_queues(overview)
+    print_queues(overview.queues, overview.at)
+    for pause in overview.pauses:
+        if pause.kind is PauseKind.FUNCTION:
+            click.echo(style(printable(f"function {pause.name}: {pause.describe(overview.at)}"), "yellow"))
     click.echo()
     if overview.upstreams:
         print_upstreams(overview.upstreams, overview.at)
@@ -87,30 +97,35 @@ def _print(overview: Overview) -> None:
     click.echo(f"\nat {moment(overview.at)}")
 
 
-def _print_queues(overview: Overview) -> None:
-    if not overview.queues:
+def print_queues(queues: Sequence[QueueStats], now: float) -> None:
+    """Print queues as a table, and below it why tasks wait and which queues are paused."""
+    if not queues:
         click.echo("no tasks yet; enqueue one: tidegate enqueue FUNCTION ARG")
         return
     rows = [
         [
             stats.queue,
             *(getattr(stats, name) for name in _COUNTS),
-            format_duration(
-                None if stats.oldest_ready_at is None else max(0.0, overview.at - stats.oldest_ready_at)
-            ),
+            format_duration(None if stats.oldest_ready_at is None else max(0.0, now - stats.oldest_ready_at)),
             stats.done_last_minute,
             estimate_drain(stats),
         ]
-        for stats in overview.queues
+        for stats in queues
     ]
     heads = ["QUEUE", *(name.upper() for name in _COUNTS), "OLDEST", "DONE/MIN", "DRAINS IN"]
     print_table(heads, rows, numbers=heads[1:], optional=_OPTIONAL_COUNTS, shorten=["QUEUE"])
-    _print_waits(overview.queues)
+    _print_waits(queues)
+    for stats in queues:
+        if stats.pause is not None:
+            click.echo(style(printable(f"queue {stats.queue}: {stats.pause.describe(now)}"), "yellow"))
 
 
 def _print_waits(queues: Sequence[QueueStats]) -> None:
     """Print why tasks are paced or blocked, the reason with the most tasks first."""
     waits = [(stats.queue, wait) for stats in queues for wait in stats.waits]
+    waits = [
+        (queue, wait) for queue, wait in waits if wait.by != f"queue {queue}"
+    ]  # shown once for the queue
     waits.sort(key=lambda each: -each[1].tasks)
     for queue, wait in waits[:_MOST_WAITS]:
         tasks = f"{wait.tasks} {wait.kind} in {queue}"

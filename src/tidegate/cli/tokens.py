@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import random
 import secrets
 import sys
-import time
 from collections.abc import Sequence
 
 import click
@@ -19,9 +15,9 @@ from tidegate.cli.output import print_json, print_message
 from tidegate.cli.table import print_table
 from tidegate.cli.values import as_seconds
 from tidegate.domain.access import Role, digest_of, make_token
-from tidegate.domain.ids import IdMaker
 from tidegate.domain.readers import name_option
-from tidegate.store.access import NewAuditEntry, NewToken, TokenRow
+from tidegate.operations.pauses import current_user, record
+from tidegate.store.access import NewToken, TokenRow
 from tidegate.store.protocol import Store
 
 _ROLES = click.Choice([role.value for role in Role])
@@ -143,17 +139,7 @@ async def _revoke(location: StoreLocation, token_ids: Sequence[str]) -> int:
 
 
 async def _record(store: Store, action: str, token_id: str, answer: str) -> None:
-    make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
-    await store.add_audit_entries([NewAuditEntry(make_id(), _actor(), "", None, action, token_id, answer)])
-
-
-def _actor() -> str:
-    """Return the user of the command line. In a container, the user may have a number and no name."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = f"uid {os.getuid()}"
-    return f"{user} (command line)"
+    await record(store, current_user("command line"), action, token_id, answer)
 
 
 def _state(row: TokenRow, now: float) -> str:

@@ -14,6 +14,7 @@ from tidegate.domain.failure import Reason
 from tidegate.domain.spec import Window
 from tidegate.limits import gate as gates
 from tidegate.limits import learned_limits, token_bucket
+from tidegate.limits.pauses import NO_PAUSES, Pauses
 from tidegate.limits.settings import GateKind
 from tidegate.limits.values import CallSlot, Gate, GateRow, LearnedLimit, TokenBucket, is_key_gate
 
@@ -177,17 +178,33 @@ class GateCheck:
         )
 
 
+class Closed(NamedTuple):
+    """What the claim may not take tasks of."""
+
+    upstreams: list[str]
+    functions: list[str]
+    queues: list[str]
+
+
 class GateChecks:
-    """The gate checks of one claim.
+    """The gate checks and pauses of one claim.
 
     Args:
         rows: Every gate in the store.
         in_flight: The number of runs and calls in flight, by upstream. Upstreams with none may be missing,
             and so may those that `upstreams_to_count` does not return.
         now: The current time by the store's clock.
+        pauses: The paused queues and functions.
     """
 
-    def __init__(self, rows: Iterable[GateRow], in_flight: Mapping[str, int], now: float) -> None:
+    def __init__(
+        self,
+        rows: Iterable[GateRow],
+        in_flight: Mapping[str, int],
+        now: float,
+        pauses: Pauses = NO_PAUSES,
+    ) -> None:
+        self.pauses = pauses
         self._upstreams: dict[str, GateCheck] = {}
         self._functions: dict[str, GateCheck] = {}
         for row in rows:
@@ -201,10 +218,15 @@ class GateChecks:
         found = (self._upstreams.get(upstream), self._functions.get(function))
         return tuple([gate_check for gate_check in found if gate_check is not None])
 
-    def closed(self) -> tuple[list[str], list[str]]:
-        """Return the upstreams and the functions whose tasks may not be handed out now."""
+    def is_paused(self, queue: str, function: str) -> bool:
+        """Whether a person paused this queue or this function."""
+        return bool(self.pauses) and self.pauses.of(queue, function) is not None
+
+    def closed(self) -> Closed:
+        """Return the upstreams, functions and queues whose tasks may not be handed out now."""
         upstreams = [name for name, gate_check in self._upstreams.items() if not gate_check.is_open]
-        return upstreams, [name for name, gate_check in self._functions.items() if not gate_check.is_open]
+        functions = [name for name, gate_check in self._functions.items() if not gate_check.is_open]
+        return Closed(upstreams, functions + self.pauses.functions, self.pauses.queues)
 
     def changed(self) -> list[GateRow]:
         """Return the rows that the claim must write."""

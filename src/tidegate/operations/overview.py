@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidegate.limits.pauses import Pause
 from tidegate.store.live_workers import find_live_workers, load_live_workers
 from tidegate.store.protocol import Store
 from tidegate.store.rows import QueueStats, WorkerRow
@@ -20,6 +21,8 @@ class Overview:
     queues: Sequence[QueueStats]
     upstreams: Sequence[UpstreamRow]
     workers: Sequence[WorkerRow]
+    pauses: Sequence[Pause] = ()
+    """The paused queues and functions."""
 
 
 async def read_overview(store: Store) -> Overview:
@@ -27,11 +30,11 @@ async def read_overview(store: Store) -> Overview:
     workers, now = await store.list_workers(), await store.now()
     unserved = find_live_workers(workers, await store.load_manifests(), now).unserved
     queues, upstreams = await store.get_queue_stats(unserved), await store.list_upstreams()
-    return Overview(await store.now(), queues, upstreams, workers)
+    return Overview(await store.now(), queues, upstreams, workers, await store.list_pauses())
 
 
 async def read_queues(store: Store) -> list[QueueStats]:
-    """Return each queue that holds a task or finished one in the last ten minutes, by name.
+    """Return each queue that holds a task, finished one in the last ten minutes or is paused, by name.
 
     Ready tasks that no live worker runs count as blocked.
     """

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from tidegate.domain.ids import id_or_none
 from tidegate.domain.states import State
 from tidegate.errors import TaskNotFoundError, WrongStateError
+from tidegate.limits.pauses import Pauses
 from tidegate.operations.dead_letters import redrive_tasks
 from tidegate.policy.explain import WaitingTask, explain_wait
 from tidegate.store.live_workers import declared_functions, load_live_workers
@@ -121,6 +122,7 @@ async def explain(store: Store, row: TaskRow, own: Collection[str]) -> list[str]
         held_by=row.held_by,
         message=row.message,
         gates=await store.list_gates(),
+        pauses=Pauses(await store.list_pauses()),
         in_flight=0 if upstream is None else upstream.in_flight,
         serving=await load_live_workers(store, await store.now()),
         is_declared=row.function in await declared_functions(store, own),

@@ -18,6 +18,7 @@ from tidegate.limits import gate as gates
 from tidegate.limits import learned_limits
 from tidegate.limits.admission import Block, GateCheck, find_block
 from tidegate.limits.formatting import format_block, format_exhausted_limit, format_gate
+from tidegate.limits.pauses import NO_PAUSES, Pause, Pauses
 from tidegate.limits.settings import GateKind
 from tidegate.limits.values import GateRow
 
@@ -34,7 +35,8 @@ class WaitKind(StrEnum):
     PACED = "paced"
     """It waits for its slot of a rate, token or in-flight limit."""
     BLOCKED = "blocked"
-    """It cannot run at all: its gate is parked, a long window is used up, or no live worker runs it."""
+    """It cannot run at all: its queue or function is paused, its gate is parked, a long window is used up, or
+    no live worker runs it."""
 
 
 class ChannelCount(NamedTuple):
@@ -54,7 +56,8 @@ class WaitReason:
 
     kind: WaitKind
     by: str
-    """`upstream NAME`, `rate limit of FUNCTION`, or `workers`."""
+    """`queue NAME` or `function NAME` if that is paused, `upstream NAME`, `rate limit of FUNCTION`, or
+    `workers`."""
     reason: str
     """The explanation for people, with the time at which the wait ends if that is known."""
     tasks: int
@@ -153,7 +156,7 @@ class _QueueSorter:
 
     def __init__(self) -> None:
         self.backlog = Backlog()
-        self._reasons: dict[tuple[WaitKind, str], tuple[int, GateStatus | None]] = {}
+        self._reasons: dict[tuple[WaitKind, str], tuple[int, GateStatus | Pause | None]] = {}
         self._rate_limited: list[GateStatus] = []
 
     def add(self, channel: ChannelCount, statuses: Sequence[GateStatus], unserved: str) -> None:
@@ -177,22 +180,30 @@ class _QueueSorter:
             self.backlog.limited += channel.tasks
             self._rate_limited += rate_limited
 
-    def finished(self) -> Backlog:
+    def add_paused(self, channel: ChannelCount, pause: Pause) -> None:
+        """Add a channel whose queue or function is paused."""
+        self.backlog.blocked += channel.tasks
+        self._add_reason(WaitKind.BLOCKED, channel.tasks, pause)
+
+    def finished(self, now: float) -> Backlog:
         """Return the backlog. Call this after the channels of all queues were added."""
         self.backlog.waits = [
-            WaitReason(kind, WORKERS, name, tasks)
-            if status is None
-            else WaitReason(kind, name, "; ".join(status.reasons(max(1, status.tasks))), tasks)
-            for (kind, name), (tasks, status) in self._reasons.items()
+            WaitReason(kind, *_format_reason(name, by, now), tasks)
+            for (kind, name), (tasks, by) in self._reasons.items()
         ]
         self.backlog.limited_seconds = max((each.drain_seconds() for each in self._rate_limited), default=0.0)
         return self.backlog
 
-    def _add_reason(self, kind: WaitKind, tasks: int, by: GateStatus | str | None) -> None:
-        status = by if isinstance(by, GateStatus) else None
-        name = status.name if status is not None else str(by)
+    def _add_reason(self, kind: WaitKind, tasks: int, by: GateStatus | Pause | str | None) -> None:
+        source: GateStatus | Pause | None
+        if isinstance(by, Pause):
+            source, name = by, f"{by.kind} {by.name}"
+        elif isinstance(by, GateStatus):
+            source, name = by, by.name
+        else:
+            source, name = None, str(by)
         before, _ = self._reasons.get((kind, name), (0, None))
-        self._reasons[kind, name] = (before + tasks, status)
+        self._reasons[kind, name] = (before + tasks, source)
 
 
 def count_backlogs(
@@ -201,6 +212,7 @@ def count_backlogs(
     in_flight: Mapping[str, int],
     now: float,
     unserved: UnservedReason | None = None,
+    pauses: Pauses = NO_PAUSES,
 ) -> dict[str, Backlog]:
     """Return the backlog of each queue that has ready tasks.
 
@@ -210,6 +222,7 @@ def count_backlogs(
         in_flight: Runs and calls in flight, by upstream. Upstreams without an in-flight limit may be missing.
         now: The current time by the store's clock.
         unserved: Returns why no live worker runs a task; None to leave that out.
+        pauses: The paused queues and functions.
     """
     statuses = {
         (row.kind, row.name): GateStatus(row, in_flight.get(row.name, 0), now)
@@ -220,10 +233,22 @@ def count_backlogs(
     for channel in sorted(channels, key=lambda channel: channel.oldest_at):
         keys = (GateKind.UPSTREAM, channel.upstream), (GateKind.FUNCTION, channel.function)
         passed = [statuses[key] for key in keys if key[1] and key in statuses]
+        if pause := pauses.of(channel.queue, channel.function):
+            queues[channel.queue].add_paused(channel, pause)
+            continue
         queues[channel.queue].add(
             channel, passed, unserved(channel.queue, channel.function) if unserved else ""
         )
-    return {name: queue.finished() for name, queue in queues.items()}
+    return {name: queue.finished(now) for name, queue in queues.items()}
+
+
+def _format_reason(name: str, by: GateStatus | Pause | None, now: float) -> tuple[str, str]:
+    """Return what holds tasks back, and why, for people."""
+    if isinstance(by, Pause):
+        return name, by.describe(now)
+    if by is None:
+        return WORKERS, name
+    return name, "; ".join(by.reasons(max(1, by.tasks)))
 
 
 def _take_slots(statuses: Sequence[GateStatus], tasks: int) -> int:

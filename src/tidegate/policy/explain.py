@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.domain.states import FINAL, State
 from tidegate.domain.text import format_duration
+from tidegate.limits.pauses import NO_PAUSES, Pauses
 from tidegate.limits.retry_budget import RetryBudget, per_minute, used_retries
 from tidegate.limits.settings import GateKind, Limits
 from tidegate.limits.values import GateRow
@@ -43,6 +44,8 @@ class WaitingTask:
     """Until when it is held back after `due_at`; None if it is not held back."""
     held_by: str = ""
     """What holds it back: one of `HOLDERS`; empty if nothing does."""
+    pauses: Pauses = NO_PAUSES
+    """The paused queues and functions."""
 
     def gate(self, kind: GateKind, name: str) -> GateRow | None:
         """Return the gate of this kind and name; None if there is none."""
@@ -55,7 +58,12 @@ def explain_wait(task: WaitingTask, now: float) -> list[str]:
         return [f"it is final: {task.state}"]
     if task.state is State.RUNNING:
         return ["it is running"]
-    found = [*_state_reasons(task, now), *_limit_reasons(task, now), *_worker_reasons(task)]
+    found = [
+        *_state_reasons(task, now),
+        *_pause_reasons(task, now),
+        *_limit_reasons(task, now),
+        *_worker_reasons(task),
+    ]
     return found or ["nothing blocks it: it is next, or other tasks go first"]
 
 
@@ -77,6 +85,11 @@ def _format_retry(task: WaitingTask, now: float) -> str:
     holder = HOLDERS.get(task.held_by, task.held_by)
     left = _left(task.held_until_at, now)
     return f"retry: planned for {planned} ago, held back by {holder} for {left} more"
+
+
+def _pause_reasons(task: WaitingTask, now: float) -> list[str]:
+    found = task.pauses.of_queue(task.queue), task.pauses.of_function(task.function)
+    return [f"{pause.kind} {pause.name}: {pause.describe(now)}" for pause in found if pause is not None]
 
 
 def _limit_reasons(task: WaitingTask, now: float) -> list[str]:

@@ -16,6 +16,7 @@ from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.domain.usage import UsageTotals
+from tidegate.limits.pauses import Pause
 from tidegate.policy.backlog import WaitReason
 
 # --- enqueue ---------------------------------------------------------------------------------------------
@@ -388,3 +389,5 @@ class QueueStats:
     """Seconds until the last of these may start at the rate of their limits. Queues may share a limit."""
     waits: tuple[WaitReason, ...] = ()
     """Why tasks are paced or blocked."""
+    pause: Pause | None = None
+    """Set while a person has paused this queue."""

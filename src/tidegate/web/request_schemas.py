@@ -81,3 +81,20 @@ class TaskIdsRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     task_ids: list[str]
     """Ids, or their first digits."""
+
+
+class PauseQueueRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A queue to pause or resume."""
+
+    queue: str
+    why: str = ""
+    """The reason, shown wherever the pause is shown."""
+
+
+class PauseFunctionRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A task function to pause or resume."""
+
+    function: str
+    """The full name: `module:function`."""
+    why: str = ""
+    """The reason, shown wherever the pause is shown."""

@@ -254,6 +254,34 @@ class DrainOut(msgspec.Struct):
     seconds: float | None
 
 
+class PauseOut(msgspec.Struct):
+    """A queue or task function whose tasks do not start until somebody resumes it."""
+
+    kind: str
+    """`queue` or `function`."""
+    name: str
+    paused_at: float
+    paused_by: str
+    """Who paused it."""
+    why: str
+
+
+class PausesOut(msgspec.Struct):
+    """The paused queues, then the paused functions, by name."""
+
+    pauses: list[PauseOut]
+
+
+class PauseResult(msgspec.Struct):
+    """The result of a pause or a resume."""
+
+    kind: str
+    """`queue` or `function`."""
+    name: str
+    answer: str
+    """`paused`, `was paused already`, `resumed` or `was not paused`."""
+
+
 class QueueOut(msgspec.Struct):
     """The statistics of one queue."""
 
@@ -263,7 +291,8 @@ class QueueOut(msgspec.Struct):
     paced: int
     """Tasks that wait for a rate, token or in-flight limit."""
     blocked: int
-    """Tasks that cannot run: their gate is parked, a long window is used up, or no live worker runs them."""
+    """Tasks that cannot run: they are paused, their gate is parked, a long window is used up, or no live
+    worker runs them."""
     running: int
     retrying: int
     """Failed tasks that wait for their next run."""
@@ -280,10 +309,12 @@ class QueueOut(msgspec.Struct):
     waits: list[WaitOut]
     """Why tasks are paced or blocked."""
     drain: DrainOut
+    pause: PauseOut | None
+    """Set while somebody has paused the queue."""
 
 
 class QueuesOut(msgspec.Struct):
-    """The queues that hold a task, or finished one in the last ten minutes, by name."""
+    """The queues that hold a task, finished one in the last ten minutes or are paused, by name."""
 
     queues: list[QueueOut]
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tidegate.codec.plain import unstorable
+from tidegate.limits.pauses import Pause
 from tidegate.store.access import AuditEntry
 from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.history_rows import DeathCountRow, FailureGroupRow
@@ -18,6 +19,7 @@ from tidegate.web.schemas import (
     DeadLetterOut,
     DrainOut,
     ErrorOut,
+    PauseOut,
     ProgressOut,
     QueueOut,
     RunOut,
@@ -108,9 +110,15 @@ def to_queue_out(stats: QueueStats) -> QueueOut:
     shown: dict[str, Any] = {
         "waits": [WaitOut(wait.kind.value, wait.by, wait.reason, wait.tasks) for wait in stats.waits],
         "drain": DrainOut(drain.kind.value, drain.seconds),
+        "pause": None if stats.pause is None else to_pause_out(stats.pause),
     }
     plain = {name: getattr(stats, name) for name in QueueOut.__struct_fields__ if name not in shown}
     return QueueOut(**plain | shown)
+
+
+def to_pause_out(pause: Pause) -> PauseOut:
+    """Return a pause as the API shows it."""
+    return PauseOut(pause.kind.value, pause.name, pause.paused_at, pause.paused_by, pause.why)
 
 
 def to_worker_out(row: WorkerRow, now: float) -> WorkerOut:

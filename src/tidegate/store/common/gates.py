@@ -26,6 +26,7 @@ from tidegate.limits.gate_rows import (
     closes_only_some_keys,
     with_limits,
 )
+from tidegate.limits.pauses import NO_PAUSES, Pauses
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.limits.values import (
     Gate,
@@ -72,10 +73,10 @@ async def in_flight(db: Session, now: float, upstreams: Sequence[str]) -> dict[s
     return dict(map(tuple, rows))
 
 
-async def load_gate_checks(db: Session, now: float) -> GateChecks:
-    """Return the checks of all gates, read without a lock."""
+async def load_gate_checks(db: Session, now: float, pauses: Pauses = NO_PAUSES) -> GateChecks:
+    """Return the checks of all gates, read without a lock, and of these pauses."""
     all_rows = await rows(db)
-    return GateChecks(all_rows, await in_flight(db, now, upstreams_to_count(all_rows, now)), now)
+    return GateChecks(all_rows, await in_flight(db, now, upstreams_to_count(all_rows, now)), now, pauses)
 
 
 # --- reports of runs --------------------------------------------------------------------------------------

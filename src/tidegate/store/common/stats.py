@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from tidegate.limits.admission import upstreams_to_count
+from tidegate.limits.pauses import Pauses
 from tidegate.policy.backlog import Backlog, ChannelCount, UnservedReason, count_backlogs
-from tidegate.store.common import gates
+from tidegate.store.common import control, gates
 from tidegate.store.common.session import Session
 from tidegate.store.common.stats_builder import QueueStatsBuilder, first_window_minute
 from tidegate.store.common.text import storable
@@ -17,13 +18,15 @@ from tidegate.store.rows import QueueStats
 
 
 async def get_queue_stats(db: Session, unserved: UnservedReason | None = None) -> list[QueueStats]:
-    """Return each queue that has a task or finished one in the last ten minutes, by name.
+    """Return each queue that has a task, finished one in the last ten minutes or is paused, by name.
 
     The ten minutes are the current one and the nine full ones before it.
     """
     sql, now = db.sql("get_queue_stats"), await db.now()
     builder, first = QueueStatsBuilder(), first_window_minute(now)
-    builder.add_backlogs(await _backlogs(db, now, unserved))
+    pauses = Pauses(await control.list_pauses(db))
+    builder.add_backlogs(await _backlogs(db, now, unserved, pauses))
+    builder.add_pauses(pauses)
     builder.add_counts("running", await db.rows(sql["running"]))
     builder.add_waiting(await db.rows(sql["waiting"]))
     builder.add_counts("dead", await db.rows(sql["dead"]))
@@ -46,9 +49,10 @@ async def load_manifests(db: Session) -> dict[str, dict[str, Any]]:
     return {app: msgspec.json.decode(body, type=dict[str, Any]) for app, body in rows}
 
 
-async def _backlogs(db: Session, now: float, unserved: UnservedReason | None) -> dict[str, Backlog]:
+async def _backlogs(
+    db: Session, now: float, unserved: UnservedReason | None, pauses: Pauses
+) -> dict[str, Backlog]:
     every = await gates.rows(db)
     channels = [ChannelCount(*row) for row in await db.rows(db.sql("get_queue_stats")["ready"])]
-    return count_backlogs(
-        channels, every, await gates.in_flight(db, now, upstreams_to_count(every, now)), now, unserved
-    )
+    in_flight = await gates.in_flight(db, now, upstreams_to_count(every, now))
+    return count_backlogs(channels, every, in_flight, now, unserved, pauses)

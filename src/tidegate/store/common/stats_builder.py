@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from tidegate.limits.pauses import Pauses
 from tidegate.policy.backlog import Backlog
 from tidegate.policy.drain import Drain, drain_estimate
 from tidegate.store.rows import QueueStats
@@ -37,6 +38,11 @@ class QueueStatsBuilder:
                 limited_seconds=backlog.limited_seconds,
                 waits=tuple(backlog.waits),
             )
+
+    def add_pauses(self, pauses: Pauses) -> None:
+        """Add the pauses of queues."""
+        for queue in pauses.queues:
+            self._by_queue[queue]["pause"] = pauses.of_queue(queue)
 
     def add_counts(self, field: str, rows: Iterable[Row]) -> None:
         """Add rows of (queue, tasks) to a field."""

@@ -11,7 +11,18 @@ from tidegate.domain.failure import CallFailure
 from tidegate.domain.outcome import Fence
 from tidegate.limits.values import Gate
 from tidegate.store.access import NewAuditEntry
-from tidegate.store.common import access, dead, deaths, gates, permits, reads, runs, stats, workers
+from tidegate.store.common import (
+    access,
+    control,
+    dead,
+    deaths,
+    gates,
+    permits,
+    reads,
+    runs,
+    stats,
+    workers,
+)
 from tidegate.store.common.session import Session
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ProgressUpdate
@@ -159,6 +170,12 @@ class CommonStore(Store):
             await self._write(lambda db: access.add_audit_entries(db, entries), alone=True)
 
     list_audit_entries = read(access.list_audit_entries)
+
+    # --- control ---
+
+    pause = write(control.pause, alone=True, notify=True)
+    resume = write(control.resume, alone=True, notify=True)
+    list_pauses = read(control.list_pauses)
 
     # --- upstreams ---
 

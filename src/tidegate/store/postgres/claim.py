@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import IntEnum
 from typing import Any
 
 from tidegate.domain.spec import Priority
@@ -17,8 +18,9 @@ from tidegate.limits.admission import (
     admit,
     upstreams_to_count,
 )
+from tidegate.limits.pauses import NO_PAUSES, Pauses
 from tidegate.policy.order import Portion, apportion
-from tidegate.store.common import gates
+from tidegate.store.common import control, gates
 from tidegate.store.common.columns import PRIORITIES, build_claimed_task
 from tidegate.store.common.text import storable
 from tidegate.store.postgres.channels import Channel, KnownChannels
@@ -37,6 +39,14 @@ _ROUNDS = 4
 """Number of rounds in which one claim looks for tasks that limits admit."""
 
 CrashPolicies = Mapping[str, CrashPolicy]
+
+
+class _Checked(IntEnum):
+    """What a claim must check before it takes tasks, as `peek` finds it."""
+
+    NOTHING = 0
+    GATES = 1
+    GATES_AND_PAUSES = 2
 
 
 async def claim(database: Database, known: KnownChannels, request: ClaimRequest) -> ClaimResult:
@@ -65,7 +75,9 @@ async def _peek_and_take(
     if not is_alive or not channels:
         return ClaimResult((), is_alive=is_alive)
     if gate_checks is not None and any(
-        gate_checks.of(channel.upstream, channel.function) for channel in channels
+        gate_checks.of(channel.upstream, channel.function)
+        or gate_checks.is_paused(channel.queue, channel.function)
+        for channel in channels
     ):
         return await _take_within_limits(database, request, crash_policies, channels, gate_checks)
     tasks = await _take(database, request, crash_policies, channels, checks_gates=True)
@@ -102,7 +114,7 @@ async def _take_within_limits(
 ) -> ClaimResult:
     """Take tasks that limits admit, in rounds: slots that one channel cannot fill go to others."""
     tasks: list[ClaimedTask] = []
-    every = list(channels)
+    every, pauses = list(channels), gate_checks.pauses
     for _ in range(_ROUNDS):
         left = replace(request, slots=request.slots - len(tasks))
         if any(not _is_open(gate_checks, channel) for channel in channels):
@@ -115,7 +127,7 @@ async def _take_within_limits(
         portions = _portions(left, channels)
         shares = _tasks_by_channel(channels, portions)
         taken, gate_checks = await database.transact(
-            lambda db: _take_charged(db, left, crash_policies, shares),  # noqa: B023
+            lambda db: _take_charged(db, left, crash_policies, shares, pauses),  # noqa: B023
             repeatable=False,
             generic_plan=True,
         )
@@ -133,12 +145,13 @@ async def _take_charged(
     request: ClaimRequest,
     crash_policies: CrashPolicies,
     shares: Sequence[tuple[Channel, int]],
+    pauses: Pauses,
 ) -> tuple[list[tuple[Any, Admission]], GateChecks]:
     """Lock the gates, take as many tasks of each channel as they admit, and charge exactly these."""
     now = await db.now()
     rows = await gates.locked_rows(db)
     in_flight = await gates.in_flight(db, now, upstreams_to_count(rows, now))
-    trial, gate_checks = GateChecks(rows, in_flight, now), GateChecks(rows, in_flight, now)
+    trial, gate_checks = (GateChecks(rows, in_flight, now, pauses) for _ in range(2))
     numbers = []
     only: list[Any] = []
     for channel, wanted in sorted(shares, key=lambda share: (share[0].priority, share[0].first_rank or 0.0)):
@@ -180,7 +193,9 @@ async def _prober(db: PostgresSession, channel: Channel, max_attempts: int, held
 
 
 def _is_open(gate_checks: GateChecks, channel: Channel) -> bool:
-    return all(gate_check.is_open for gate_check in gate_checks.of(channel.upstream, channel.function))
+    return not gate_checks.is_paused(channel.queue, channel.function) and all(
+        gate_check.is_open for gate_check in gate_checks.of(channel.upstream, channel.function)
+    )
 
 
 def _next_claim_seconds(gate_checks: GateChecks, channels: Sequence[Channel]) -> float | None:
@@ -196,24 +211,23 @@ async def _peek_with_gates(
     db: PostgresSession, known: KnownChannels, request: ClaimRequest, functions: list[str]
 ) -> tuple[bool, list[Channel], GateChecks | None]:
     """Return whether the worker is alive, the channels with the first tasks, and their gate checks."""
-    is_alive, has_gates, channels = await _peek(db, known, request, functions)
-    if not channels or not has_gates:
+    is_alive, found, channels = await _peek(db, known, request, functions)
+    if not channels or found is _Checked.NOTHING:
         return is_alive, channels, None
+    paused = Pauses(await control.list_pauses(db)) if found is _Checked.GATES_AND_PAUSES else NO_PAUSES
     rows, now = await gates.rows(db), await db.now()
-    return (
-        is_alive,
-        channels,
-        GateChecks(rows, await gates.in_flight(db, now, upstreams_to_count(rows, now)), now),
-    )
+    in_flight = await gates.in_flight(db, now, upstreams_to_count(rows, now))
+    return is_alive, channels, GateChecks(rows, in_flight, now, paused)
 
 
 async def _open_channels(
     db: PostgresSession, request: ClaimRequest, functions: list[str], gate_checks: GateChecks
 ) -> list[Channel]:
     """Return the channels whose tasks may be claimed, from a scan of these channels only."""
-    upstreams, closed = gate_checks.closed()
-    may_run = [function for function in functions if function not in closed]
-    *_, channels = await _peek(db, KnownChannels(), request, may_run, list(map(storable, upstreams)))
+    closed = gate_checks.closed()
+    may_run = [function for function in functions if function not in closed.functions]
+    shut = list(map(storable, closed.upstreams)), list(map(storable, closed.queues))
+    *_, channels = await _peek(db, KnownChannels(), request, may_run, *shut)
     return channels
 
 
@@ -222,9 +236,10 @@ async def _peek(
     known: KnownChannels,
     request: ClaimRequest,
     functions: list[str],
-    closed: Sequence[str] = (),
-) -> tuple[bool, bool, list[Channel]]:
-    """Return whether the worker is alive, whether any gate must be checked, and the channels' first tasks."""
+    closed_upstreams: Sequence[str] = (),
+    paused_queues: Sequence[str] = (),
+) -> tuple[bool, _Checked, list[Channel]]:
+    """Return whether the worker is alive, what else must be checked, and the channels' first tasks."""
     queues = None if "*" in request.queues else [storable(queue) for queue in dict.fromkeys(request.queues)]
     given = known.known_columns(request)
     at_most = None if request.is_strict else MANY_CHANNELS
@@ -237,16 +252,18 @@ async def _peek(
         request.is_strict,
         at_most,
         *given,
-        closed,
+        closed_upstreams,
+        paused_queues,
     )
     if rows[0]["channels_seen"] == at_most:
-        rows = await db.rows(_SQL["walk"], request.worker_id, queues, functions, request.slots, closed)
-    is_alive, has_gates, _, queue, *_, entries = rows[0]
+        shut = closed_upstreams, paused_queues
+        rows = await db.rows(_SQL["walk"], request.worker_id, queues, functions, request.slots, *shut)
+    is_alive, checked, _, queue, *_, entries = rows[0]
     if queue is None:
-        return is_alive, has_gates, []
+        return is_alive, _Checked(checked), []
     channels = [_channel(row, strict=request.is_strict) for row in rows]
     known.remember(request, channels, entries, everywhere=given[0] is None)
-    return is_alive, has_gates, [channel for channel in channels if channel.first_rank is not None]
+    return is_alive, _Checked(checked), [channel for channel in channels if channel.first_rank is not None]
 
 
 def _claimed_task(row: Any, admitted: Admission = _UNLIMITED) -> ClaimedTask:

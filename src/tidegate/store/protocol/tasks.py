@@ -158,7 +158,7 @@ class Statistics(Protocol):
         """Return the deaths by fingerprint, the most first."""
 
     async def get_queue_stats(self, unserved: UnservedReason | None = None) -> list[QueueStats]:
-        """Return each queue that has a task or finished one in the last ten minutes, by name.
+        """Return each queue that has a task, finished one in the last ten minutes or is paused, by name.
 
         Args:
             unserved: Finds ready tasks that no live worker can run; they count as blocked. None: not checked.

@@ -8,9 +8,17 @@ from typing import Any, NamedTuple
 import apsw
 
 from tidegate.domain.spec import Priority
-from tidegate.limits.admission import MAX_PROBE_CANDIDATES, Admission, GateCheck, GateChecks, admit
+from tidegate.limits.admission import (
+    MAX_PROBE_CANDIDATES,
+    Admission,
+    Closed,
+    GateCheck,
+    GateChecks,
+    admit,
+)
+from tidegate.limits.pauses import NO_PAUSES, Pauses
 from tidegate.policy.order import apportion
-from tidegate.store.common import gates, ids
+from tidegate.store.common import control, gates, ids
 from tidegate.store.common.columns import PRIORITIES, StoredClaim, build_claimed_task
 from tidegate.store.rows import ClaimRequest, ClaimResult, CrashPolicy
 from tidegate.store.sqlite import query
@@ -94,10 +102,13 @@ def claim(db: apsw.Connection, now: float, request: ClaimRequest) -> ClaimResult
 
 
 def _load_gate_checks(db: apsw.Connection, now: float) -> GateChecks | None:
-    """Return the checks of all gates; None if the store has no gate."""
-    if not query.value(db, _GATES["any"]):
+    """Return the checks of all gates and pauses; None if the store has no gate and no pause."""
+    has_gates, has_pauses = query.row(db, _GATES["any"]) or (0, 0)
+    if not has_gates and not has_pauses:
         return None
-    return complete(gates.load_gate_checks(SqliteSession(db, now), now))
+    session = SqliteSession(db, now)
+    pauses = Pauses(complete(control.list_pauses(session))) if has_pauses else NO_PAUSES
+    return complete(gates.load_gate_checks(session, now, pauses))
 
 
 def _is_alive(db: apsw.Connection, worker_id: str) -> bool:
@@ -147,7 +158,7 @@ def _walk(
     closed = claim_limits.closed()
     named = [
         query.names_array(names)
-        for names in (request.functions, request.queues, closed.upstreams, closed.functions)
+        for names in (request.functions, request.queues, closed.upstreams, closed.functions, closed.queues)
     ]
     rows = query.rows(db, _SQL["walk"], (priority, named[0], "*" in request.queues, *named[1:], at_most))
     return [_Candidate(task_id, upstream, function) for _, task_id, upstream, function in rows]
@@ -228,11 +239,6 @@ def _charge(
         db.execute(_SQL["mark_probes"], (query.array(probes),))
 
 
-class _Blocked(NamedTuple):
-    upstreams: list[str]
-    functions: list[str]
-
-
 class _ClaimLimits:
     """The gate checks of this claim, and which of them held tasks back. Without gates it costs nothing.
 
@@ -246,9 +252,11 @@ class _ClaimLimits:
 
     def is_open(self, channel: Channel) -> bool:
         """Whether a task of this channel may be claimed now."""
-        return self.gate_checks is None or self._all_open(
-            self.gate_checks.of(channel.upstream, channel.function)
-        )
+        if self.gate_checks is None:
+            return True
+        if self.gate_checks.is_paused(channel.queue, channel.function):
+            return False
+        return self._all_open(self.gate_checks.of(channel.upstream, channel.function))
 
     def admits_only_probes(self, of: Channel | _Candidate) -> bool:
         """Whether only a probe may start."""
@@ -281,9 +289,9 @@ class _ClaimLimits:
         ]
         return min(times, default=None)
 
-    def closed(self) -> _Blocked:
-        """Return the upstreams and functions whose tasks may not be claimed."""
-        return _Blocked([], []) if self.gate_checks is None else _Blocked(*self.gate_checks.closed())
+    def closed(self) -> Closed:
+        """Return the upstreams, functions and queues whose tasks may not be claimed."""
+        return Closed([], [], []) if self.gate_checks is None else self.gate_checks.closed()
 
     def _all_open(self, gate_checks: tuple[GateCheck, ...]) -> bool:
         closed = [gate_check for gate_check in gate_checks if not gate_check.is_open]

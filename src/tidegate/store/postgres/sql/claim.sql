@@ -9,11 +9,11 @@
 -- If channels are given, it reads only those, each from its bound on, so that entries of removed rows are not read
 -- again. `positions` are those of the channel's first tasks among all tasks of the priority. For a single channel
 -- there is nothing to compare, so only its first task is read. At least one row is returned; `queue` is NULL if
--- there is no channel. `entries` is the number of index entries read, including those of removed rows. `has_gates`
--- is whether a claim must check gates: a store without gates has no extra round trip.
+-- there is no channel. `entries` is the number of index entries read, including those of removed rows. `checked`
+-- is what a claim must check: 0 nothing, 1 gates, 2 gates and pauses. A store with neither has no extra round trip.
 -- 1 worker id, 2 queues in listed order, NULL for any, 3 functions, 4 how many at most, 5 whether in listed order,
 -- 6 channels at most, then of given channels: 7 queues, 8 priorities, 9 upstreams, 10 functions, 11 positions,
--- 12 bounds on rank (each NULL to scan for channels), 13 upstreams whose tasks may not be claimed
+-- 12 bounds on rank (each NULL to scan for channels), 13 upstreams whose tasks may not be claimed, 14 paused queues
 WITH RECURSIVE before AS MATERIALIZED (
     SELECT pg_stat_get_xact_tuples_returned('/*schema*/ready_channel'::regclass) AS entries
 ),
@@ -66,6 +66,7 @@ channel AS MATERIALIZED (
     ) AS l
     WHERE l.function = ANY ($3::text[])
         AND NOT l.upstream = ANY ($13::text[])
+        AND NOT l.queue = ANY ($14::text[])
 ),
 head AS (
     SELECT
@@ -96,7 +97,11 @@ peeked AS MATERIALIZED (
 )
 SELECT
     coalesce((SELECT w.retired_at IS NULL FROM /*schema*/worker AS w WHERE w.id = $1), false) AS is_alive,
-    EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system') AS has_gates,
+    CASE
+        WHEN EXISTS (SELECT 1 FROM /*schema*/pause) THEN 2
+        WHEN EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system') THEN 1
+        ELSE 0
+    END AS checked,
     (SELECT count(*) FROM (SELECT 1 FROM found LIMIT $6) AS few) AS channels_seen,
     channel.queue, channel.priority, channel.upstream, channel.function, channel.position, peeked.first_rank, peeked.positions,
     pg_stat_get_xact_tuples_returned('/*schema*/ready_channel'::regclass) - before.entries AS entries
@@ -108,10 +113,14 @@ ORDER BY channel.number
 -- Does what `peek` does, used when there are too many channels to read each separately: one scan of all ready
 -- tasks of these queues, each a range of the index.
 -- 1 worker id, 2 queues, NULL for any, 3 functions, 4 how many of a priority at most, 5 upstreams whose
--- tasks may not be claimed
+-- tasks may not be claimed, 6 paused queues
 SELECT
     coalesce((SELECT w.retired_at IS NULL FROM /*schema*/worker AS w WHERE w.id = $1), false) AS is_alive,
-    EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system') AS has_gates,
+    CASE
+        WHEN EXISTS (SELECT 1 FROM /*schema*/pause) THEN 2
+        WHEN EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system') THEN 1
+        ELSE 0
+    END AS checked,
     0, channel.queue, channel.priority, channel.upstream, channel.function, 0, channel.first_rank, channel.positions, 0
 FROM (SELECT 1) AS always
 LEFT JOIN (
@@ -136,6 +145,7 @@ LEFT JOIN (
                 AND x.queue <= served.last
                 AND x.function = ANY ($3::text[])
                 AND NOT x.upstream = ANY ($5::text[])
+                AND NOT x.queue = ANY ($6::text[])
             OFFSET 0
         ) AS r
     ) AS ranked

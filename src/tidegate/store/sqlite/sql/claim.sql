@@ -61,7 +61,7 @@ WHERE id = ?1
 -- Reads the whole index once.
 -- 1 priority or NULL for any, 2 functions: carray of names as bytes, 3 whether any queue matches, 4 queues: carray of
 -- names as bytes, 5 closed upstreams: carray of names as bytes, 6 closed functions: carray of names as bytes,
--- 7 how many at most
+-- 7 paused queues: carray of names as bytes, 8 how many at most
 SELECT rank, task_id, upstream, function
 FROM ready
 WHERE (?1 IS NULL OR priority = ?1)
@@ -69,8 +69,9 @@ WHERE (?1 IS NULL OR priority = ?1)
     AND (?3 OR CAST(queue AS BLOB) IN (SELECT value FROM carray(?4)))
     AND (upstream = '' OR CAST(upstream AS BLOB) NOT IN (SELECT value FROM carray(?5)))
     AND CAST(function AS BLOB) NOT IN (SELECT value FROM carray(?6))
+    AND CAST(queue AS BLOB) NOT IN (SELECT value FROM carray(?7))
 ORDER BY rank, task_id
-LIMIT ?7
+LIMIT ?8
 
 -- name: load
 -- The chosen tasks as the worker gets them, in order; run is that of the last claim. Only for tasks that ran

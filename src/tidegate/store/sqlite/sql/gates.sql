@@ -12,8 +12,10 @@ FROM gate
 ORDER BY kind, name
 
 -- name: any
--- Whether there is a gate that a claim must check. A store without gates has no further cost.
-SELECT EXISTS (SELECT 1 FROM gate WHERE kind <> 'system')
+-- Whether there is a gate that a claim must check, and whether there is a pause. A store without has no further cost.
+SELECT
+    EXISTS (SELECT 1 FROM gate WHERE kind <> 'system'),
+    EXISTS (SELECT 1 FROM pause)
 
 -- name: one_locked
 -- 1 kind, 2 name
