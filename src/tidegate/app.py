@@ -6,7 +6,6 @@ import functools
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from tidegate.application.bulk_enqueue import each
 from tidegate.application.core import Core
 from tidegate.calls.keys import Key, KeyRing
 from tidegate.calls.settings import CallTimes
@@ -203,7 +202,10 @@ class Tidegate(Hooks, TaskAccess):
             KeyConflictError: A key is taken by a task with other arguments. Nothing was stored.
             UsageError: An item is not a prepared task.
         """
-        answers = await self._core.enqueue_all((new_task_of(task) async for task in each(tasks)), conn)
+        if isinstance(tasks, AsyncIterable):
+            answers = await self._core.enqueue_all((new_task_of(task) async for task in tasks), conn)
+        else:
+            answers = await self._core.enqueue_all((new_task_of(task) for task in tasks), conn)
         return [answer.task_id for answer in answers]
 
     def enqueue_many_sync(self, tasks: Iterable[PreparedTask], *, conn: Any = None) -> list[str]:

@@ -33,10 +33,16 @@ class BulkEnqueue:
     async def store(self, tasks: Iterable[NewTask] | AsyncIterable[NewTask]) -> list[EnqueueResult]:
         """Enqueue all tasks, or none if the iterable or store raises. Return the results in order."""
         try:
-            async for task in each(tasks):
-                if self._is_full:
-                    await self._store_part()
-                self._add(task)
+            if isinstance(tasks, AsyncIterable):
+                async for task in tasks:
+                    if self._is_full:
+                        await self._store_part()
+                    self._add(task)
+            else:
+                for task in tasks:
+                    if self._is_full:
+                        await self._store_part()
+                    self._add(task)
             return await self._commit_batch()
         except BaseException:
             await self._drop_batch()

@@ -264,7 +264,9 @@ class Core(HookLists):
         store = await self.opened_store()
         storing = store.enqueue([task]) if conn is None else store.enqueue_within(conn, [task])
         (enqueued,) = await storing
-        await self.unserved.warn(store, [(task.queue, task.function)])
+        kind = (task.queue, task.function)
+        if not self.unserved.has_checked(kind):
+            await self.unserved.warn(store, [kind])
         return enqueued
 
     def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> EnqueueResult:

@@ -38,6 +38,10 @@ class UnservedTaskWarner:
         self._serving_cache: LiveWorkers | None = None
         self._cached_at = 0.0
 
+    def has_checked(self, kind: TaskKind) -> bool:
+        """Return whether `warn` has nothing to do for this kind."""
+        return kind in self._checked
+
     async def warn(self, store: Store, task_kinds: Collection[TaskKind]) -> None:
         """Log a warning for each kind that nothing runs. Errors are ignored: the tasks are stored already."""
         unchecked = [kind for kind in dict.fromkeys(task_kinds) if kind not in self._checked]

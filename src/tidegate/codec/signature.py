@@ -23,6 +23,7 @@ from tidegate.errors import ArgumentsError
 
 _INT64_END = 2**63
 
+_UNKNOWN: tuple[int, frozenset[type]] = (0, frozenset())
 _Store = Callable[[Parameter, str, Any], Any]
 
 
@@ -62,6 +63,10 @@ class Signature:
         self._required = tuple(p for p in every.values() if p.required)
         self._required_names = frozenset(p.name for p in self._required)
         self._decoders = {p.name: p.shape.decode_untagged for p in declaration.by_name.values()}
+        self._positional = [
+            (p.name, p.shape.exact if p.nameable else frozenset()) for p in declaration.positional
+        ]
+        self._by_name = {p.name: (p.at, p.shape.exact) for p in declaration.by_name.values()}
 
     @classmethod
     def of(
@@ -101,12 +106,33 @@ class Signature:
                 are too large. `path` names the faulty argument, if there is one.
         """
         try:
-            data = dumps(self._placed(args, kwargs, functools.partial(self._pack, limit)))
+            named = self._usual_arguments(args, kwargs)
+            if named is not None:
+                data = dumps({"a": (), "k": named})
+            else:
+                data = dumps(self._placed(args, kwargs, functools.partial(self._pack, limit)))
         except ValueError:  # some text is not valid UTF-8; the slow path finds which
             data = self._bind_carefully(args, kwargs, limit)
         if len(data) > limit:
             raise self._too_large(data, limit)
         return data
+
+    def _usual_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return all arguments by name if each is stored as it is; None if `_placed` must look."""
+        given = len(args)
+        if given > len(self._positional):
+            return None
+        named: dict[str, Any] = {}
+        for (name, exact), value in zip(self._positional, args, strict=False):
+            if not _is_stored_as_it_is(value, exact):
+                return None
+            named[name] = value
+        for name, value in kwargs.items():
+            at, exact = self._by_name.get(name, _UNKNOWN)
+            if at < given or not _is_stored_as_it_is(value, exact):
+                return None
+            named[name] = value
+        return named if self._required_names <= named.keys() else None
 
     def load(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a payload, decoded by the annotations of the current code.
@@ -234,8 +260,7 @@ class Signature:
             raise self._misfit("a name has a lone surrogate, which UTF-8 cannot hold") from error
 
     def _pack(self, limit: int, parameter: Parameter, label: str, value: Any) -> Any:
-        kind = type(value)
-        if kind in parameter.shape.exact and (kind is not int or -_INT64_END <= value < _INT64_END):
+        if _is_stored_as_it_is(value, parameter.shape.exact):
             return value
         return self._pack_carefully(limit, parameter, label, value)
 
@@ -276,3 +301,9 @@ class Signature:
             fix=fix or f"call it as {self.name.rpartition(':')[2]}{self.text}",
             **(facts | {"function": self.name, "signature": self.text}),
         )
+
+
+def _is_stored_as_it_is(value: Any, exact: frozenset[Any]) -> bool:
+    """Return whether JSON without tags gives a value of one of these types back unchanged."""
+    kind = type(value)
+    return kind in exact and (kind is not int or -_INT64_END <= value < _INT64_END)
