@@ -184,3 +184,8 @@ async def upgraded_by_later_release(
                 back_end, "known_migrations", lambda known=back_end.known_migrations(): (*known, *later)
             )
         return await store.migrate()
+
+
+async def runs_of(handle: Any) -> list[Any]:
+    """Return the runs in a task's history, the first one first."""
+    return [entry for entry in await handle.history() if entry.kind == "run"]

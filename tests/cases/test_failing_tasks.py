@@ -331,29 +331,6 @@ async def test_what_is_no_exception_is_a_failed_run_and_the_worker_goes_on(
     assert type(raised).__name__ in runs[0].error_class
 
 
-async def test_arguments_of_an_older_release_are_dead_at_once_and_the_function_is_not_called(
-    app: Tidegate,
-) -> None:
-    entered = []
-
-    async def old(a: int, b: int) -> None:
-        entered.append("old")
-
-    async def new(a: int, *, c: int) -> None:
-        entered.append("new")
-
-    handle = await app.task(name="t")(old).enqueue(1, b=2)
-    core_of(app).functions.clear()
-    app.task(name="t")(new)
-    async with app.worker():
-        rows = await all_final(app, [handle.id])
-    runs = [entry for entry in await handle.history() if entry.kind == "run"]
-    assert (rows[handle.id].state, rows[handle.id].reason) == (State.DEAD, "invalid_request")
-    assert len(runs) == 1
-    assert "do not fit" in runs[0].message
-    assert entered == []
-
-
 async def test_a_type_error_from_inside_the_function_is_an_ordinary_failure(app: Tidegate) -> None:
     async def body(a: int) -> None:
         len(a)  # type: ignore[arg-type]
@@ -362,37 +339,6 @@ async def test_a_type_error_from_inside_the_function_is_an_ordinary_failure(app:
 
     assert len(runs) == 2
     assert runs[0].error_class == "TypeError"
-
-
-async def test_a_result_that_cannot_be_stored_does_not_repeat_the_work(app: Tidegate) -> None:
-    import os
-
-    calls: list[str] = []
-    open_file = open(os.devnull)  # noqa: SIM115 - closed below, after the tasks returned it
-
-    def returns(kind: str) -> Any:
-        calls.append(kind)
-        return {
-            "file": lambda: open_file,
-            "set": lambda: {1, 2},
-            "nul": lambda: "POZ\x00",
-            "big": lambda: "x" * 5_000_000,
-            "nan": lambda: [1.5, float("nan")],
-        }[kind]()
-
-    function = app.task(name="t")(returns)
-    kinds = ["file", "set", "nul", "big", "nan"]
-    async with app.worker():
-        handles = {kind: await function.enqueue(kind) for kind in kinds}
-        results = {kind: await handle.result(10) for kind, handle in handles.items()}
-    open_file.close()
-    assert sorted(calls) == sorted(kinds)
-    assert results["nul"] == "POZ\x00"
-    assert results["set"] == {1, 2}
-    for kind, type_name in [("file", "TextIOWrapper"), ("big", "str")]:
-        assert type_name in results[kind].type_name, kind
-    for handle in handles.values():
-        assert (await handle.status()).state is State.SUCCEEDED
 
 
 async def test_the_context_has_the_attempt_number(app: Tidegate) -> None:

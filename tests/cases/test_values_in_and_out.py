@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -13,10 +14,12 @@ import msgspec
 import pydantic
 import pytest
 
-from tidegate import ArgumentsError, Context, Tidegate
+from support import all_final
+from tidegate import ArgumentsError, Context, Fixed, State, Tidegate
 from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
+QUICK = Fixed(0.01)
 
 
 class Colour(enum.Enum):
@@ -137,3 +140,55 @@ async def test_wrong_arguments_are_refused_in_the_calling_process(app: Tidegate)
     for args, kwargs in [((), {}), ((1, 2, 3), {}), (("one",), {}), ((1,), {"x": "not an int"})]:
         with pytest.raises(ArgumentsError, match="do not fit"):
             await function.enqueue(*args, **kwargs)
+
+
+async def test_arguments_of_an_older_release_are_dead_at_once_and_the_function_is_not_called(
+    app: Tidegate,
+) -> None:
+    entered = []
+
+    async def old(a: int, b: int) -> None:
+        entered.append("old")
+
+    async def new(a: int, *, c: int) -> None:
+        entered.append("new")
+
+    handle = await app.task(name="t")(old).enqueue(1, b=2)
+    core_of(app).functions.clear()
+    app.task(name="t")(new)
+    async with app.worker():
+        rows = await all_final(app, [handle.id])
+    runs = [entry for entry in await handle.history() if entry.kind == "run"]
+    assert (rows[handle.id].state, rows[handle.id].reason) == (State.DEAD, "invalid_request")
+    assert len(runs) == 1
+    assert "do not fit" in runs[0].message
+    assert entered == []
+
+
+async def test_a_result_that_cannot_be_stored_does_not_repeat_the_work(app: Tidegate) -> None:
+    calls: list[str] = []
+    open_file = open(os.devnull)  # noqa: SIM115 - closed below, after the tasks returned it
+
+    def returns(kind: str) -> Any:
+        calls.append(kind)
+        return {
+            "file": lambda: open_file,
+            "set": lambda: {1, 2},
+            "nul": lambda: "POZ\x00",
+            "big": lambda: "x" * 5_000_000,
+            "nan": lambda: [1.5, float("nan")],
+        }[kind]()
+
+    function = app.task(name="t")(returns)
+    kinds = ["file", "set", "nul", "big", "nan"]
+    async with app.worker():
+        handles = {kind: await function.enqueue(kind) for kind in kinds}
+        results = {kind: await handle.result(10) for kind, handle in handles.items()}
+    open_file.close()
+    assert sorted(calls) == sorted(kinds)
+    assert results["nul"] == "POZ\x00"
+    assert results["set"] == {1, 2}
+    for kind, type_name in [("file", "TextIOWrapper"), ("big", "str")]:
+        assert type_name in results[kind].type_name, kind
+    for handle in handles.values():
+        assert (await handle.status()).state is State.SUCCEEDED

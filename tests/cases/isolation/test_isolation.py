@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support import all_final, load_app, until, worker_process
+from support import all_final, load_app, runs_of, until, worker_process
 from tidegate import CancelStatus, State
 
 pytestmark = pytest.mark.anyio
@@ -38,10 +38,6 @@ def alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-async def runs_of(handle: Any) -> list[Any]:
-    return [entry for entry in await handle.history() if entry.kind == "run"]
 
 
 async def test_a_child_that_dies_costs_only_its_own_task_and_the_pool_heals(
