@@ -187,6 +187,8 @@ class NewWorker:
     version: str = ""
     application: str = ""
     """The reference under which its manifest is stored; empty if it stores none."""
+    schedule_set: str = ""
+    """The fingerprint of the set of schedules that its application declares; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,19 @@ from tidegate.store.common import (
     control,
     dead,
     deaths,
+    due_schedules,
     gates,
     permits,
     reads,
     runs,
+    schedules,
     stats,
     workers,
 )
 from tidegate.store.common.session import Session
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ProgressUpdate
+from tidegate.store.schedule_rows import DeclaredSet, DueSchedule, NewSchedule
 
 P = ParamSpec("P")
 S = TypeVar("S", bound=Session)
@@ -135,6 +138,42 @@ class CommonStore(Store):
 
     list_cancel_requests = read(runs.list_cancel_requests)
     read_stream_heads = read(reads.read_stream_heads)
+
+    # --- schedules ---
+
+    async def list_due_schedules(
+        self, *, after: tuple[float, str] | None = None, limit: int = 200
+    ) -> list[DueSchedule]:
+        if after is None and not await self._read(due_schedules.has_due, generic_plan=True):
+            return []
+        return await self._read(
+            lambda db: due_schedules.list_due_schedules(db, after=after, limit=limit), snapshot=True
+        )
+
+    async def declare_schedules(
+        self, application: str, fingerprint: str, declared: Sequence[NewSchedule], *, grace_seconds: float
+    ) -> DeclaredSet:
+        """Declare a set of schedules. If it is in force, nothing is locked."""
+        generation = await self._read(
+            lambda db: schedules.generation_in_force(db, application, fingerprint), generic_plan=True
+        )
+        if generation is not None:
+            return DeclaredSet(is_in_force=True, generation=generation)
+        return await self._write(
+            lambda db: schedules.declare_schedules(
+                db, application, fingerprint, declared, grace_seconds=grace_seconds
+            )
+        )
+
+    add_schedule = write(schedules.add_schedule)
+    edit_schedule = write(schedules.edit_schedule)
+    remove_schedule = write(schedules.remove_schedule)
+    pause_schedule = write(schedules.pause_schedule)
+    resume_schedule = write(schedules.resume_schedule)
+    list_schedules = read(schedules.list_schedules)
+    get_schedule = read(schedules.get_schedule)
+    list_ticks = read(schedules.list_ticks)
+    list_unfired_ticks = read(schedules.list_unfired_ticks)
 
     # --- workers ---
 

@@ -13,6 +13,9 @@ ROLLUP_KEPT_SECONDS = 90 * 86_400.0
 AUDIT_KEPT_SECONDS = 365 * 86_400.0
 """People look for changes months later, not years later."""
 
+TICK_KEPT_SECONDS = 30 * 86_400.0
+"""Missed and skipped ticks, and removed schedules, are kept for people who look for them later."""
+
 INCONSISTENCIES: Mapping[str, str] = {
     "missing_state": "tasks are in no state",
     "duplicate_state": "tasks are in two states at once",
@@ -21,3 +24,8 @@ INCONSISTENCIES: Mapping[str, str] = {
     "missing_worker": "runs belong to no worker",
 }
 """Descriptions by the name of the statement that counts."""
+
+
+def fired_ticks_kept(finished_seconds: float) -> float:
+    """Return how long ticks that fired are kept: as long as finished tasks, and an hour at least."""
+    return max(finished_seconds, 3_600.0)

@@ -28,6 +28,7 @@ async def add_worker(db: Session, worker: NewWorker) -> None:
         storable(worker.version),
         worker.lease_seconds,
         storable(worker.application),
+        worker.schedule_set,
     )
 
 

@@ -61,6 +61,20 @@ async def _store_named(database: Database, tasks: Sequence[NewTask]) -> list[Enq
     return await database.transact(lambda db: _enqueue_many(db, tasks))
 
 
+async def enqueue_unnamed(db: PostgresSession, tasks: Sequence[NewTask]) -> None:
+    """Store new tasks without key or unique name in the transaction of a session.
+
+    Raises:
+        ArgumentsError, OptionError: As `enqueue`.
+        asyncpg.UniqueViolationError: One of them is stored already.
+    """
+    require_storable(tasks)
+    if len(tasks) >= COPY_TASKS:
+        await enqueue_by_copy(db, tasks)
+    elif tasks:
+        await _enqueue_many(db, tasks)
+
+
 @contextmanager
 def wrap_unstorable() -> Iterator[None]:
     """Convert errors for values that PostgreSQL cannot store to `ArgumentsError`.

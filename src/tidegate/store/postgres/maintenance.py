@@ -11,6 +11,8 @@ from tidegate.store.common.upkeep import (
     BATCH_KEPT_SECONDS,
     INCONSISTENCIES,
     ROLLUP_KEPT_SECONDS,
+    TICK_KEPT_SECONDS,
+    fired_ticks_kept,
 )
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.deletion import delete_tasks
@@ -60,6 +62,9 @@ async def delete_expired(
     async def audit(db: PostgresSession) -> int:
         return await db.run(_EXPIRED["old_audit"], db.at, AUDIT_KEPT_SECONDS, limit)
 
+    async def ticks(db: PostgresSession) -> int:
+        return await _delete_ticks(db, fired_ticks_kept(finished_seconds), limit)
+
     async def finished(db: PostgresSession) -> int:
         return await _delete_tasks(db, "finished", finished_seconds, limit)
 
@@ -70,7 +75,7 @@ async def delete_expired(
         return await _delete_stale_batches(db, limit)
 
     gone = 0
-    for kind in (keys, permits, rollups, deaths, audit, finished, dead, batches):
+    for kind in (keys, permits, rollups, deaths, audit, ticks, finished, dead, batches):
         gone += await database.transact(kind)
     return gone
 
@@ -92,6 +97,13 @@ async def _delete_tasks(db: PostgresSession, statement: str, seconds: float, lim
     if old:
         await delete_tasks(db, old)
     return len(old)
+
+
+async def _delete_ticks(db: PostgresSession, fired_seconds: float, limit: int) -> int:
+    """Delete old ticks, and schedules that were removed long ago; return how many rows."""
+    gone = await db.run(_EXPIRED["old_fired_ticks"], db.at, fired_seconds, limit)
+    gone += await db.run(_EXPIRED["old_unfired_ticks"], db.at, TICK_KEPT_SECONDS, limit)
+    return gone + await db.run(_EXPIRED["removed_schedules"], db.at, TICK_KEPT_SECONDS, limit)
 
 
 async def _delete_stale_batches(db: PostgresSession, limit: int) -> int:

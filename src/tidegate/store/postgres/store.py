@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
-from tidegate.store.common import promote, runs, workers
+from tidegate.store.common import due_schedules, promote, runs, schedules, workers
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore, read, write
@@ -35,6 +35,7 @@ from tidegate.store.postgres.facts import (
     describe_connections,
     server_facts,
 )
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.watch import PostgresWatcher
 from tidegate.store.rows import (
     ClaimRequest,
@@ -43,6 +44,7 @@ from tidegate.store.rows import (
     NewTask,
     ProgressUpdate,
 )
+from tidegate.store.schedule_rows import Firing, ScheduleStatus
 from tidegate.store.streams import NewChunk
 from tidegate.threads.bridge import start_in_background
 
@@ -261,6 +263,27 @@ class PostgresStore(CommonStore):
     async def checkpoint(self) -> None:
         """Fold the counts since the last time into the roll-up."""
         await maintenance.fold(self._database)
+
+    # --- schedules ---
+
+    async def fire_schedules(self, firings: Sequence[Firing]) -> int:
+        async def fire(db: PostgresSession) -> int:
+            tasks = await due_schedules.record_firings(db, firings)
+            await enqueue.enqueue_unnamed(db, tasks)
+            return len(tasks)
+
+        with enqueue.wrap_unstorable():
+            return await self._write(fire, notify=True)
+
+    async def run_schedule(self, name: str, task: NewTask, *, counts: bool) -> ScheduleStatus:
+        async def run(db: PostgresSession) -> ScheduleStatus:
+            status = await schedules.record_run(db, name, task, counts=counts)
+            if status is ScheduleStatus.DONE:
+                await enqueue.enqueue_unnamed(db, [task])
+            return status or ScheduleStatus.DONE
+
+        with enqueue.wrap_unstorable():
+            return await self._write(run, notify=True)
 
     # --- dead letters ---
 

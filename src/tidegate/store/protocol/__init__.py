@@ -5,7 +5,7 @@ if the result of a COMMIT was lost, the second call returns the true result. The
 callers pass durations. Every method raises `StoreUnavailableError` or `StoreBusyError` when the store cannot
 be reached, and otherwise only the errors its docstring names. SQL errors are always wrapped.
 
-The methods are in five modules, by who calls them; `Lifecycle` is here.
+The methods are in one module for each group, by who calls them; `Lifecycle` is here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Protocol
 
 from tidegate.store.protocol.access import Access
 from tidegate.store.protocol.control import Control
+from tidegate.store.protocol.schedules import Schedules
 from tidegate.store.protocol.tasks import DeadLetters, Statistics, Tasks
 from tidegate.store.protocol.upstreams import Upstreams
 from tidegate.store.protocol.work import Maintenance, Streams, Work, Workers
@@ -62,6 +63,7 @@ class Store(
     Streams,
     Workers,
     Maintenance,
+    Schedules,
     Upstreams,
     Control,
     DeadLetters,

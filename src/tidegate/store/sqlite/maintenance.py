@@ -5,7 +5,13 @@ from __future__ import annotations
 import apsw
 
 from tidegate.store.common.deaths import DAYS_KEPT
-from tidegate.store.common.upkeep import AUDIT_KEPT_SECONDS, BATCH_KEPT_SECONDS, ROLLUP_KEPT_SECONDS
+from tidegate.store.common.upkeep import (
+    AUDIT_KEPT_SECONDS,
+    BATCH_KEPT_SECONDS,
+    ROLLUP_KEPT_SECONDS,
+    TICK_KEPT_SECONDS,
+    fired_ticks_kept,
+)
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.batches import drop_part
 from tidegate.store.sqlite.deletion import delete_tasks
@@ -29,6 +35,9 @@ def precheck_delete_expired(
         or query.value(db, _EXPIRED["has_old_rollups"], (_minute(now - ROLLUP_KEPT_SECONDS),))
         or query.value(db, _DEATHS["has_old"], (_minute(now) - DAYS_KEPT,))
         or query.value(db, _EXPIRED["has_old_audit"], (now - AUDIT_KEPT_SECONDS,))
+        or query.value(db, _EXPIRED["has_old_fired_ticks"], (now - fired_ticks_kept(finished_seconds),))
+        or query.value(db, _EXPIRED["has_old_unfired_ticks"], (now - TICK_KEPT_SECONDS,))
+        or query.value(db, _EXPIRED["has_removed_schedules"], (now - TICK_KEPT_SECONDS,))
     )
     return None if something else 0
 
@@ -42,6 +51,9 @@ def delete_expired(
     gone += _deleted(db, "old_rollups", _minute(now - ROLLUP_KEPT_SECONDS), limit)
     gone += _delete_deaths(db, _minute(now) - DAYS_KEPT, limit)
     gone += _deleted(db, "old_audit", now - AUDIT_KEPT_SECONDS, limit)
+    gone += _deleted(db, "old_fired_ticks", now - fired_ticks_kept(finished_seconds), limit)
+    gone += _deleted(db, "old_unfired_ticks", now - TICK_KEPT_SECONDS, limit)
+    gone += _deleted(db, "removed_schedules", now - TICK_KEPT_SECONDS, limit)
     gone += _delete_tasks(db, _EXPIRED["finished"], now - finished_seconds, limit)
     gone += _delete_tasks(db, _EXPIRED["dead"], now - dead_seconds, limit)
     return gone + _delete_stale_batches(db, now - BATCH_KEPT_SECONDS, limit)

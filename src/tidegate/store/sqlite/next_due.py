@@ -6,6 +6,8 @@ import math
 
 import apsw
 
+from tidegate.policy.ticks import next_tick
+from tidegate.store.schedule_rows import rule_from_json
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 
@@ -22,6 +24,18 @@ def next_expiry_at(db: apsw.Connection, *, finished_seconds: float, dead_seconds
     """Return the moment at which the first row is kept no longer; infinity if every row is kept."""
     found = query.value(db, _SQL["expiry"], (finished_seconds, dead_seconds))
     return math.inf if found is None else float(found)
+
+
+def next_tick_at(db: apsw.Connection, after: float) -> float:
+    """Return the moment of the first tick of any schedule after a moment; infinity if there is none."""
+    found = query.value(db, _SQL["tick"], (after,))
+    return math.inf if found is None else float(found)
+
+
+def pass_over_ticks(db: apsw.Connection, now: float) -> None:
+    """Let every schedule tick after this moment only: ticks that have passed are left out."""
+    for name, rule in query.rows(db, _SQL["overdue"], (now,)):
+        db.execute(_SQL["move"], (name, next_tick(rule_from_json(rule), now)))
 
 
 def has_ready(db: apsw.Connection) -> bool:

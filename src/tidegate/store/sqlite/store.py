@@ -9,13 +9,14 @@ from typing import Any, Concatenate, ParamSpec
 import apsw
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
-from tidegate.store.common import promote, workers
+from tidegate.store.common import due_schedules, promote, schedules, workers
 from tidegate.store.common import store as common
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.refusals import cannot_join
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore
 from tidegate.store.rows import ClaimRequest, ClaimResult, EnqueueResult, NewTask
+from tidegate.store.schedule_rows import Firing, ScheduleStatus
 from tidegate.store.sqlite import (
     actions,
     batches,
@@ -210,6 +211,25 @@ class SqliteStore(CommonStore):
     async def checkpoint(self) -> None:
         """Checkpoint the write-ahead log; truncate a large one if no process writes."""
         await self._runner.run(lambda db: upkeep.checkpoint(db, self.path, self._busy_seconds), Mode.BARE)
+
+    # --- schedules ---
+
+    async def fire_schedules(self, firings: Sequence[Firing]) -> int:
+        async def fire(db: SqliteSession) -> int:
+            tasks = await due_schedules.record_firings(db, firings)
+            enqueue.enqueue(db.link, db.at, tasks)
+            return len(tasks)
+
+        return await self._write(fire)
+
+    async def run_schedule(self, name: str, task: NewTask, *, counts: bool) -> ScheduleStatus:
+        async def run(db: SqliteSession) -> ScheduleStatus:
+            status = await schedules.record_run(db, name, task, counts=counts)
+            if status is ScheduleStatus.DONE:
+                enqueue.enqueue(db.link, db.at, [task])
+            return status or ScheduleStatus.DONE
+
+        return await self._write(run)
 
     # --- dead letters ---
 

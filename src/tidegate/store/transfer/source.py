@@ -26,8 +26,8 @@ TASK_TABLES = (
     "usage", "stream", "chunk",
 )  # fmt: skip
 """The tables whose rows are copied with their task. The names it holds are copied separately."""
-SHARED_TABLES = ("gate", "manifest", "token")
-"""The tables whose rows belong to no task and are all copied."""
+SHARED_TABLES = ("gate", "manifest", "token", "schedule", "schedule_set", "tick")
+"""The tables whose rows belong to no task. All are copied, but of ticks only those that still matter."""
 
 
 class Source:

@@ -78,3 +78,40 @@ WHERE ctid = ANY (ARRAY (
     LIMIT $3
     FOR UPDATE SKIP LOCKED
 ))
+
+-- name: old_fired_ticks
+-- A tick whose task may not be final is kept.
+-- 1 at, 2 seconds since they fired, 3 how many at most
+DELETE FROM /*schema*/tick
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/tick
+    WHERE outcome = 'fired'
+        AND decided_at < (SELECT /*schema*/moment($1) - $2::float8)
+        AND open = 0
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+))
+
+-- name: old_unfired_ticks
+-- 1 at, 2 seconds since they were decided, 3 how many at most
+DELETE FROM /*schema*/tick
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/tick
+    WHERE outcome IN ('missed', 'skipped')
+        AND decided_at < (SELECT /*schema*/moment($1) - $2::float8)
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+))
+
+-- name: removed_schedules
+-- 1 at, 2 seconds since they were removed, 3 how many at most
+DELETE FROM /*schema*/schedule
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/schedule
+    WHERE removed_at < (SELECT /*schema*/moment($1) - $2::float8)
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+))

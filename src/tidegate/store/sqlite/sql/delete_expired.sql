@@ -98,3 +98,61 @@ SELECT 1
 FROM audit
 WHERE at < ?1
 LIMIT 1
+
+-- name: old_fired_ticks
+-- A tick whose task may not be final is kept.
+-- 1 moment before which they fired, 2 how many at most
+DELETE FROM tick
+WHERE (schedule, at) IN (
+    SELECT schedule, at
+    FROM tick
+    WHERE outcome = 'fired'
+        AND decided_at < ?1
+        AND open = 0
+    LIMIT ?2
+)
+
+-- name: has_old_fired_ticks
+-- 1 moment before which they fired
+SELECT 1
+FROM tick
+WHERE outcome = 'fired'
+    AND decided_at < ?1
+    AND open = 0
+LIMIT 1
+
+-- name: old_unfired_ticks
+-- 1 moment before which they were decided, 2 how many at most
+DELETE FROM tick
+WHERE (schedule, at) IN (
+    SELECT schedule, at
+    FROM tick
+    WHERE outcome IN ('missed', 'skipped')
+        AND decided_at < ?1
+    LIMIT ?2
+)
+
+-- name: has_old_unfired_ticks
+-- 1 moment before which they were decided
+SELECT 1
+FROM tick
+WHERE outcome IN ('missed', 'skipped')
+    AND decided_at < ?1
+LIMIT 1
+
+-- name: removed_schedules
+-- 1 moment before which they were removed, 2 how many at most
+DELETE FROM schedule
+WHERE name IN (
+    SELECT name
+    FROM schedule
+    WHERE removed_at < ?1
+    LIMIT ?2
+)
+
+-- name: has_removed_schedules
+-- 1 moment before which they were removed
+SELECT 1
+FROM schedule
+WHERE removed_at < ?1
+LIMIT 1

@@ -21,6 +21,26 @@ FROM (
     SELECT min(expires_at) FROM key WHERE expires_at IS NOT NULL
 )
 
+-- name: tick
+-- The first tick of a schedule after a moment.
+-- 1 moment
+SELECT min(next_at)
+FROM schedule
+WHERE next_at > ?1
+
+-- name: overdue
+-- Schedules whose next tick has passed.
+-- 1 moment
+SELECT name, rule
+FROM schedule
+WHERE next_at <= ?1
+
+-- name: move
+-- 1 name, 2 its next tick or NULL
+UPDATE schedule
+SET next_at = ?2, revision = revision + 1
+WHERE name = ?1
+
 -- name: ready
 -- Whether the main queue has any task.
 SELECT EXISTS (SELECT 1 FROM ready)

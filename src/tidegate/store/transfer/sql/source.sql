@@ -38,6 +38,12 @@ END;
 CREATE TRIGGER reranked_waiting BEFORE UPDATE ON waiting BEGIN
     SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
 END;
+CREATE TRIGGER sealed_schedule BEFORE UPDATE ON schedule BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
+CREATE TRIGGER sealed_new_schedule BEFORE INSERT ON schedule BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
 
 -- name: unseal
 DROP TABLE moving;
@@ -52,6 +58,8 @@ DROP TRIGGER sealed_worker;
 DROP TRIGGER sealed_enqueue_batch;
 DROP TRIGGER reranked_ready;
 DROP TRIGGER reranked_waiting;
+DROP TRIGGER IF EXISTS sealed_schedule;
+DROP TRIGGER IF EXISTS sealed_new_schedule;
 
 -- name: note_seal
 -- 1 identity of the target, 2 its location as text, 3 now
@@ -252,3 +260,18 @@ FROM manifest
 -- name: token
 SELECT id, digest, name, role, tenant, created_at, expires_at, revoked_at
 FROM token
+
+-- name: schedule
+SELECT name, application, rule, task, next_at, revision, changed_at, paused_at, removed_at
+FROM schedule
+
+-- name: schedule_set
+SELECT application, fingerprint, generation, declared_at
+FROM schedule_set
+
+-- name: tick
+-- Ticks that did not fire, and those whose tasks may not be final.
+SELECT schedule, at, until_at, ticks, outcome, reason, decided_at, task_id, open
+FROM tick
+WHERE outcome <> 'fired'
+    OR open = 1

@@ -59,3 +59,25 @@ ON CONFLICT DO NOTHING
 INSERT INTO /*schema*/token (id, digest, name, role, tenant, created_at, expires_at, revoked_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT DO NOTHING
+
+-- name: schedule
+-- 1 name, 2 application, 3 rule, 4 task, 5 its next tick, 6 revision, 7 moment of the last change, 8 was paused,
+-- 9 was removed
+INSERT INTO /*schema*/schedule (
+    name, application, rule, task, next_at, revision, changed_at, paused_at, removed_at
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT DO NOTHING
+
+-- name: schedule_set
+-- 1 application, 2 fingerprint, 3 generation, 4 moment it was declared
+INSERT INTO /*schema*/schedule_set (application, fingerprint, generation, declared_at)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING
+
+-- name: tick
+-- 1 schedule, 2 planned moment, 3 the last of several ticks, 4 how many, 5 outcome, 6 reason, 7 moment it was decided,
+-- 8 task id, 9 whether its task counts as unfinished
+INSERT INTO /*schema*/tick (schedule, at, until_at, ticks, outcome, reason, decided_at, task_id, open)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT DO NOTHING

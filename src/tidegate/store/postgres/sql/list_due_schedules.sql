@@ -1,0 +1,47 @@
+-- list_due_schedules: find schedules with a due tick, and those with a tick that waits for an earlier task.
+
+-- name: is_due
+-- 1 at
+SELECT EXISTS (SELECT 1 FROM /*schema*/schedule WHERE next_at <= (SELECT /*schema*/moment($1)))
+    OR EXISTS (SELECT 1 FROM /*schema*/tick WHERE outcome = 'queued')
+
+-- name: due
+-- 1 at, 2 and 3 the next tick and the name after which to continue, 4 how many at most
+SELECT name, application, rule, task, next_at, revision, changed_at, paused_at
+FROM /*schema*/schedule
+WHERE next_at <= (SELECT /*schema*/moment($1))
+    AND (next_at, name) > ($2::float8, $3::text COLLATE "C")
+ORDER BY next_at, name
+LIMIT $4
+
+-- name: waiting
+-- Schedules with a queued tick whose next tick is not due.
+-- 1 at
+SELECT name, application, rule, task, next_at, revision, changed_at, paused_at
+FROM /*schema*/schedule
+WHERE name IN (SELECT schedule FROM /*schema*/tick WHERE outcome = 'queued')
+    AND (next_at IS NULL OR next_at > (SELECT /*schema*/moment($1)))
+ORDER BY name
+
+-- name: queued
+-- 1 schedules
+SELECT schedule, at
+FROM /*schema*/tick
+WHERE schedule = ANY ($1::text[])
+    AND outcome = 'queued'
+ORDER BY schedule, at
+
+-- name: open
+-- The tasks that counted as unfinished when this was last checked, each with its state; NULL if it is final or gone.
+-- 1 schedules
+SELECT
+    t.schedule, t.at, t.task_id,
+    coalesce(
+        (SELECT 'ready' FROM /*schema*/ready WHERE task_id = t.task_id),
+        (SELECT 'running' FROM /*schema*/running WHERE task_id = t.task_id),
+        (SELECT state FROM /*schema*/waiting WHERE task_id = t.task_id)
+    )
+FROM /*schema*/tick AS t
+WHERE t.schedule = ANY ($1::text[])
+    AND t.open = 1
+ORDER BY t.schedule, t.at

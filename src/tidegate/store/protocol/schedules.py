@@ -1,0 +1,97 @@
+"""The part of the store contract for schedules and their ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidegate.store.rows import NewTask
+from tidegate.store.schedule_rows import (
+    DeclaredSet,
+    DueSchedule,
+    Firing,
+    NewSchedule,
+    ScheduleRow,
+    ScheduleStatus,
+    TickRow,
+)
+
+
+class Schedules(Protocol):
+    """Schedules: stored by people and declared by applications, and fired by any process.
+
+    A schedule has a `revision`, which rises at each firing and each change. A firing that was planned from an
+    older revision does nothing. So any number of processes may fire, and each tick has one task.
+    """
+
+    async def list_due_schedules(
+        self, *, after: tuple[float, str] | None = None, limit: int = 200
+    ) -> list[DueSchedule]:
+        """Return at most `limit` schedules with a due tick, by (`next_at`, name), starting after `after`.
+
+        The first page also has all schedules with a tick that waits for an earlier task.
+        """
+
+    async def fire_schedules(self, firings: Sequence[Firing]) -> int:
+        """Store what became of due ticks, and enqueue the tasks of those that fire; return how many tasks.
+
+        One transaction. A firing whose schedule has another revision is left out. So is a tick that is
+        decided already, unless it was queued. Safe to repeat.
+        """
+
+    async def declare_schedules(
+        self, application: str, fingerprint: str, declared: Sequence[NewSchedule], *, grace_seconds: float
+    ) -> DeclaredSet:
+        """Store the set of schedules that an application declares; schedules not in it are removed.
+
+        A set that the store has not seen before is the newest and comes into force. One that it has seen
+        returns only if no live worker has the set in force, and that set was declared more than
+        `grace_seconds` ago. So a worker with old code that restarts during a rolling deploy changes nothing,
+        and a rollback takes effect.
+
+        A schedule keeps its next tick unless it ticks at other moments than before. A paused one stays
+        paused. A name that a schedule of another application has is taken over. Safe to repeat.
+        """
+
+    async def add_schedule(self, schedule: NewSchedule) -> ScheduleStatus:
+        """Store a person's schedule: `DONE`, or `EXISTS`. Adding an equal one again is `DONE`."""
+
+    async def edit_schedule(self, schedule: NewSchedule) -> ScheduleStatus:
+        """Replace a person's schedule: `DONE`, `UNKNOWN` or `DECLARED`. No tick fires because of it."""
+
+    async def remove_schedule(self, name: str) -> ScheduleStatus:
+        """Delete a person's schedule: `DONE`, `UNKNOWN` or `DECLARED`. Its tasks and ticks stay."""
+
+    async def pause_schedule(self, name: str) -> ScheduleStatus:
+        """Let a schedule tick no more: `DONE` or `UNKNOWN`. Ticks that wait are skipped."""
+
+    async def resume_schedule(self, name: str, next_at: float | None) -> ScheduleStatus:
+        """Let a paused schedule tick again from `next_at` on: `DONE` or `UNKNOWN`.
+
+        A schedule that is not paused keeps its next tick.
+        """
+
+    async def run_schedule(self, name: str, task: NewTask, *, counts: bool) -> ScheduleStatus:
+        """Enqueue the task of a schedule now, also if it is paused: `DONE` or `UNKNOWN`. Safe to repeat.
+
+        Its tick is recorded as fired by hand.
+
+        Args:
+            name: The schedule.
+            task: The task.
+            counts: Whether it counts as unfinished for the next ticks until it is final.
+        """
+
+    async def list_schedules(self, *, after: str = "", limit: int = 100) -> list[ScheduleRow]:
+        """Return at most `limit` schedules by name, starting after the name `after`."""
+
+    async def get_schedule(self, name: str) -> ScheduleRow | None:
+        """Return one schedule; None if there is none of that name."""
+
+    async def list_ticks(
+        self, schedule: str, *, before_at: float | None = None, limit: int = 50
+    ) -> list[TickRow]:
+        """Return at most `limit` ticks of a schedule, newest first, planned before `before_at`."""
+
+    async def list_unfired_ticks(self, *, since: float, limit: int = 100) -> list[TickRow]:
+        """Return at most `limit` missed and skipped ticks that were decided since a moment, oldest first."""
