@@ -75,7 +75,17 @@ def test_an_application_shows_only_what_users_may_use() -> None:
                 "function",
                 "handle",
             ),
-            *("on_child_start", "on_load", "on_start", "on_stop", "task", "upstream", "url", "worker"),
+            *(
+                "on_child_start",
+                "on_load",
+                "on_start",
+                "on_stop",
+                "schedule",
+                "task",
+                "upstream",
+                "url",
+                "worker",
+            ),
         ]
     )
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         WorkerStatus,
     )
     from tidegate.app import Tidegate
+    from tidegate.application.task_schedule import ScheduleDecorator, ScheduleSettings
     from tidegate.calls.keys import Key
     from tidegate.calls.manual_call import ManualCall
     from tidegate.calls.settings import CallTimes
@@ -142,6 +143,8 @@ __all__ = [
     "RetryBudgetStatus",
     "RetryRequested",
     "Rule",
+    "ScheduleDecorator",
+    "ScheduleSettings",
     "SchemaError",
     "State",
     "StoreBusyError",
@@ -243,6 +246,8 @@ _HOMES = {
     "RetryBudgetStatus": "tidegate.admin.values",
     "RetryRequested": "tidegate.context",
     "Rule": "tidegate.domain.spec",
+    "ScheduleDecorator": "tidegate.application.task_schedule",
+    "ScheduleSettings": "tidegate.application.task_schedule",
     "SchemaError": "tidegate.errors",
     "State": "tidegate.domain.states",
     "StoreBusyError": "tidegate.errors",

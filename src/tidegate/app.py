@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from tidegate.application.core import Core
+from tidegate.application.task_schedule import ScheduleDecorator, ScheduleSettings, read_schedule
 from tidegate.calls.keys import Key, KeyRing
 from tidegate.calls.settings import CallTimes
 from tidegate.calls.upstream import Upstream
@@ -89,6 +91,7 @@ class Tidegate(Hooks, TaskAccess):
             timings=config.timings if timings is None else timings_option(timings),
             modules=tuple(config.modules if modules is None else names_option("modules", modules)),
             limits=make_limits(retries_per_minute=retries, retry_window=window),
+            made_in=_calling_module(),
         )
         check_url(self.url)
 
@@ -136,6 +139,31 @@ class Tidegate(Hooks, TaskAccess):
             return self._core.register(function, TaskSpec(name=name, runs_in=runs_in, **fields))
 
         return declare if function is None else declare(function)
+
+    def schedule(self, when: str, /, **settings: Unpack[ScheduleSettings]) -> ScheduleDecorator:
+        """Enqueue a task of a task function on a schedule. Write it above `@app.task`.
+
+        Any worker and any `tidegate scheduler` fires the ticks; each tick has one task. A schedule that the
+        code no longer declares stops.
+
+        Args:
+            when: Cron, such as `0 7 * * 1-5`, a word such as `@daily`, or an interval, such as `every 30s`.
+            settings: Those of `ScheduleSettings`.
+
+        Raises:
+            OptionError: There is no such setting, or a value is invalid.
+            ArgumentsError: `args` does not fit the function.
+            ConfigError: Another schedule has the name.
+
+        Example:
+            >>> app = Tidegate("sqlite:///queue.db")
+            >>> @app.schedule("0 7 * * 1-5", timezone="Europe/Berlin", args=("board",))
+            ... @app.task
+            ... async def send_report(team: str) -> None: ...
+        """
+        return ScheduleDecorator(
+            lambda function: self._core.add_schedule(read_schedule(function, when, settings))
+        )
 
     def upstream(
         self,
@@ -258,3 +286,11 @@ class Tidegate(Hooks, TaskAccess):
     def close(self) -> None:
         """Same as `aclose`, from sync code."""
         run_sync(self.aclose())
+
+
+def _calling_module() -> str:
+    """Return the name of the module that makes an application."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the only way to the caller
+    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))

@@ -20,6 +20,7 @@ from tidegate.domain.readers import (
     seconds_option,
     wrong,
 )
+from tidegate.domain.schedule import LABEL_PREFIX
 from tidegate.domain.spec import Priority
 from tidegate.errors import OptionError
 
@@ -92,6 +93,9 @@ def _labels(option: str, labels: Mapping[str, str]) -> dict[str, str]:
             option=option,
             value=labels,
         )
+    for name in labels:
+        if isinstance(name, str) and name.startswith(LABEL_PREFIX):
+            raise wrong("label name", name, f"use a name that does not begin with {LABEL_PREFIX}")
     return {
         name_option("label name", name): name_option(f"label {name}", value) for name, value in labels.items()
     }

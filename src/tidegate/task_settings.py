@@ -242,10 +242,15 @@ def function_name(function: Callable[..., Any]) -> str:
             fix="define it at the top of a module, or name it",
             function=f"{function.__module__}:{qualname}",
         )
-    return f"{_module_name(function.__module__)}:{qualname}"
+    return f"{module_name(function.__module__)}:{qualname}"
 
 
-def _module_name(module: str) -> str:
+def module_name(module: str) -> str:
+    """Return the name by which others import a module, also for `__main__`.
+
+    Raises:
+        ConfigError: It is a script without a file, which nothing can import.
+    """
     if module != "__main__":
         return module
     main = sys.modules["__main__"]

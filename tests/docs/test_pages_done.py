@@ -18,6 +18,7 @@ EMPTY = [
     "make-a-task-safe-to-repeat",
     "many-machines",
     "move-off-celery",
+    "schedules",
     "use-several-keys",
     "write-tasks",
 ]

@@ -9,6 +9,7 @@ import asyncio
 import functools
 import os
 import random
+import sys
 import threading
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from tidegate.application.bulk_enqueue import BulkEnqueue, each
+from tidegate.application.task_schedule import TaskSchedule
 from tidegate.application.unserved import UnservedTaskWarner
 from tidegate.calls.upstream import Upstream
 from tidegate.codec import CODEC
@@ -25,11 +27,14 @@ from tidegate.domain.ids import IdMaker
 from tidegate.domain.readers import name_option, shown, wrong
 from tidegate.domain.spec import TaskSpec
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError, UsageError
-from tidegate.hooks import HookLists
+from tidegate.hooks import HookLists, Hooks
+from tidegate.internals import core_of
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.operations.task_watcher import TaskWatcher
+from tidegate.schedule.declared import DeclaredSchedule, ScheduleSet, to_manifest
 from tidegate.store.connect import open_store
 from tidegate.task import TaskFunction, defined_at
+from tidegate.task_settings import module_name
 from tidegate.threads.bridge import run_sync
 from tidegate.worker.settings import Pool, Timings
 
@@ -73,6 +78,7 @@ class Core(HookLists):
         timings: Leases, heartbeats and grace times.
         modules: Other modules that declare task functions of the application.
         limits: The retry budget of the whole system.
+        made_in: The name of the module that made the application.
     """
 
     def __init__(
@@ -84,8 +90,10 @@ class Core(HookLists):
         timings: Timings,
         modules: tuple[str, ...],
         limits: Limits,
+        made_in: str = "",
     ) -> None:
         super().__init__()
+        self._made_in = made_in
         self.url = url
         self.config = config
         self.pools = pools
@@ -93,6 +101,7 @@ class Core(HookLists):
         self.modules = modules
         self.functions: dict[str, TaskFunction[Any, Any, Any]] = {}
         self.upstreams: dict[str, Upstream] = {}
+        self.schedules: dict[str, TaskSchedule] = {}
         self.unserved = UnservedTaskWarner(pools)
         self._system_limits = limits
         self._opened_in_pid = 0
@@ -174,6 +183,57 @@ class Core(HookLists):
         self.functions[spec.name] = task_function
         return task_function
 
+    def add_schedule(self, schedule: TaskSchedule) -> None:
+        """Keep a declared schedule by its name.
+
+        Raises:
+            ConfigError: Another function's schedule has the name, or the same function has it twice.
+        """
+        known = self.schedules.get(schedule.name)
+        if known is not None and (
+            known.function is schedule.function
+            or _definition_key(known.function.function) != _definition_key(schedule.function.function)
+        ):
+            raise ConfigError(
+                f"two schedules are named {schedule.name}",
+                fix='give each another name: @app.schedule("0 7 * * *", name="…")',
+                function=schedule.function.spec.name,
+            )
+        self.schedules[schedule.name] = schedule
+
+    def declared_schedules(self) -> list[DeclaredSchedule]:
+        """Return the declared schedules by name, ready to be stored.
+
+        Raises:
+            ArgumentsError: The arguments of one do not fit its function.
+        """
+        return [schedule.declared() for _, schedule in sorted(self.schedules.items())]
+
+    def reference(self) -> str:
+        """Return `module:attribute`, the name by which workers import the application, as far as known here.
+
+        It is looked for in the module that made the application. Without such an attribute, it is the module.
+        """
+        attributes = dict(vars(sys.modules.get(self._made_in, sys)))
+        names = [
+            name
+            for name, value in attributes.items()
+            if issubclass(type(value), Hooks) and core_of(value) is self
+        ]
+        try:
+            module = module_name(self._made_in)
+        except ConfigError:  # a program without a file
+            module = self._made_in
+        return f"{module}:{names[0]}" if names else module
+
+    def schedule_set(self) -> ScheduleSet:
+        """Return the schedules that this application declares.
+
+        Raises:
+            ArgumentsError: The arguments of one do not fit its function.
+        """
+        return ScheduleSet(self.reference(), tuple(self.declared_schedules()))
+
     def manifest(self) -> dict[str, Any]:
         """Return what this application declares, for processes that cannot import it."""
         return {
@@ -188,6 +248,7 @@ class Core(HookLists):
                 }
                 for name, function in sorted(self.functions.items())
             },
+            "schedules": to_manifest(self.declared_schedules()),
             "codec": CODEC,
         }
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ from tidegate.context.run_control import Progress, RetryRequest, RunControl, Sto
 from tidegate.domain.calls import CallLog
 from tidegate.domain.failure import LastFailure
 from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option
+from tidegate.domain.schedule import SCHEDULE_LABEL, SCHEDULED_FOR_LABEL
 from tidegate.domain.spec import Priority
 from tidegate.domain.text import storable, with_surrogates_escaped
 from tidegate.errors import ArgumentsError
@@ -88,6 +90,20 @@ class Context:
         for observe in tuple(plain_call_observers):
             observe(control)
         return cls(control, task_id="00000000-0000-0000-0000-000000000000", run=1, attempt=1, max_attempts=1)
+
+    @property
+    def schedule(self) -> str:
+        """The schedule that enqueued this task; empty if no schedule did."""
+        return self.labels.get(SCHEDULE_LABEL, "")
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The planned moment of the tick that enqueued this task, in UTC; None if no schedule did.
+
+        The task may start later: after an outage, or behind other tasks. Its work is for this moment.
+        """
+        text = self.labels.get(SCHEDULED_FOR_LABEL)
+        return None if text is None else datetime.fromisoformat(text)
 
     @property
     def calls(self) -> CallLog:

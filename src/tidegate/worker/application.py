@@ -22,6 +22,7 @@ from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
 from tidegate.errors import ConfigError
 from tidegate.internals import core_of, is_application
 from tidegate.limits.settings import LimitDeclaration
+from tidegate.schedule.declared import ScheduleSet
 from tidegate.store.rows import CrashPolicy
 from tidegate.worker.settings import Pool, Timings
 
@@ -87,6 +88,10 @@ class Application(Protocol):
 
     def declared(self) -> Sequence[LimitDeclaration]:
         """Return the limits it declares."""
+        ...
+
+    def schedule_set(self) -> ScheduleSet:
+        """Return the schedules it declares."""
         ...
 
     def manifest(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import Self
 
 from tidegate._version import __version__
 from tidegate.errors import StoreError
+from tidegate.schedule.declared import DECLARE_SECONDS, ScheduleDeclarer
 from tidegate.store.rows import EMBEDDED_WORKER_NAME, NewWorker
 from tidegate.worker import report, scratch
 from tidegate.worker.application import Application
@@ -29,6 +30,7 @@ from tidegate.worker.engine.current_task import NO_CULPRIT
 from tidegate.worker.engine.engine import Engine
 from tidegate.worker.engine.heartbeat import Heartbeat
 from tidegate.worker.logs import add_task_fields
+from tidegate.worker.maintenance.job import MaintenanceJob
 from tidegate.worker.maintenance.loop import MaintenanceLoop
 from tidegate.worker.settings import Pool, Timings
 
@@ -144,12 +146,15 @@ class _Incarnation:
         self._rng = rng
         self._threaded = threaded
         self.ids = tuple(self._pools)
+        self._schedule_set = app.schedule_set()
         self._engines: list[Engine] = []
         self._background: _BackgroundLoop | None = None
 
     async def start(self) -> None:
         """Register, start the heartbeat, start to claim. On a failure, undo what was started."""
         await self._app.store.open()
+        declarer = ScheduleDeclarer(self._app.store, self._schedule_set)
+        await declarer.run_once()
         try:
             for worker_id, pool in self._pools.items():
                 await self._register(worker_id, pool)
@@ -158,7 +163,7 @@ class _Incarnation:
             raise
         engines = {worker_id: self._engine(worker_id, pool) for worker_id, pool in self._pools.items()}
         self._engines = list(engines.values())
-        self._background = _BackgroundLoop(self._app, engines, self._timings, self._rng)
+        self._background = _BackgroundLoop(self._app, engines, self._timings, self._rng, declarer)
         try:
             await self._background.start(threaded=self._threaded)
             first, *others = self._engines
@@ -184,6 +189,7 @@ class _Incarnation:
                 slots=pool.concurrency,
                 lease_seconds=self._timings.lease,
                 version=__version__,
+                schedule_set=self._schedule_set.fingerprint,
             )
         )
 
@@ -246,7 +252,12 @@ class _BackgroundLoop:
     """Runs heartbeat and maintenance for the engines of one loop, in its own thread or in their loop."""
 
     def __init__(
-        self, app: Application, engines: Mapping[str, Engine], timings: Timings, rng: random.Random
+        self,
+        app: Application,
+        engines: Mapping[str, Engine],
+        timings: Timings,
+        rng: random.Random,
+        declarer: ScheduleDeclarer,
     ) -> None:
         self._app = app
         self._timings = timings
@@ -257,6 +268,9 @@ class _BackgroundLoop:
         self._thread: threading.Thread | None = None
         self._heartbeat_task: asyncio.Task[None] | None = None
         self._maintenance: MaintenanceLoop | None = None
+        self._declaration = MaintenanceJob(
+            "schedule declaration", DECLARE_SECONDS, declarer.run_once, rng=rng
+        )
         self._pinged_at: float | None = None
         """When the engines' loop was pinged; None after it answered."""
 
@@ -296,9 +310,11 @@ class _BackgroundLoop:
         )
         self._maintenance = MaintenanceLoop(self._app.store, self._timings, rng=self._rng, clock=clock)
         self._maintenance.start()
+        self._declaration.start()
         self._heartbeat_task = asyncio.create_task(heartbeat.run(), name="tidegate heartbeat")
 
     async def _stop_jobs(self) -> None:
+        await self._declaration.stop()
         if self._maintenance is not None:
             await self._maintenance.stop()
         if self._heartbeat_task is not None:

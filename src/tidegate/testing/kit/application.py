@@ -15,6 +15,7 @@ from tidegate.context import RetryRequested, TaskStopped, current_context
 from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import RunsIn, TaskSpec
 from tidegate.limits.settings import LimitDeclaration
+from tidegate.schedule.declared import ScheduleSet
 from tidegate.worker.application import Application, Runnable
 from tidegate.worker.settings import Pool, Timings
 
@@ -80,6 +81,10 @@ class KitApplication:
     def declared(self) -> Sequence[LimitDeclaration]:
         """Return the limits that the application declares."""
         return self._app.declared()
+
+    def schedule_set(self) -> ScheduleSet:
+        """Return the schedules that the application declares."""
+        return self._app.schedule_set()
 
     def manifest(self) -> dict[str, Any]:
         """Return what the application declares."""

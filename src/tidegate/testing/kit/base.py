@@ -18,6 +18,7 @@ from tidegate.context import plain_call_observers
 from tidegate.domain.readers import Seconds, choice_option, positive_option, shown, whole_option
 from tidegate.errors import UnknownUpstreamError, UsageError
 from tidegate.internals import core_of
+from tidegate.schedule.declared import ScheduleDeclarer
 from tidegate.store.connect import is_postgres
 from tidegate.testing.kit.clock import KitClock
 from tidegate.testing.kit.django import sharing_for_this_thread
@@ -129,6 +130,7 @@ class KitBase:
             store.now_complete(store.open())
             stack.enter_context(self._core.replaced_store(store, f"sqlite:///{store.path}"))
             self._begin_upstreams(stack)
+            self._declare_schedules(store)
             stack.enter_context(_observed_plain_calls(self._plain_calls))
             if self.mode == "inline":
                 store.on_enqueued = self._drain_inline
@@ -146,6 +148,11 @@ class KitBase:
             if self._upstreams.get(name) is not upstream:
                 stack.enter_context(upstream.fresh_permits(self._clock.monotonic, self._rng))
                 self._upstreams[name] = upstream
+
+    def _declare_schedules(self, store: KitStore) -> None:
+        """Store the schedules of the application, also those declared since the test began."""
+        if self._core.schedules:
+            store.now_complete(ScheduleDeclarer(store, self._core.schedule_set()).run_once())
 
     def _script_upstream(self, name: str) -> ScriptedUpstream:
         """Return the script of an upstream, which stands in for the transports inside its own.
@@ -172,12 +179,15 @@ class KitBase:
         """Move the clock if nothing can happen on the way. Return whether it did."""
         self._require_clock()
         self._store.settle_transactions()
+        self._declare_schedules(self._store)
+        self._store.pass_over_ticks()
         store, now = self._store, self._clock()
         timings = self._core.timings
         is_free = (
             self._session is None
             and not store.has_ready()
             and store.next_due_at() > now + seconds
+            and store.next_tick_at() > now + seconds
             and store.next_expiry_at(
                 finished_seconds=timings.retention_finished, dead_seconds=timings.retention_dead
             )

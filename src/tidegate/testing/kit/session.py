@@ -97,6 +97,8 @@ class WorkSession:
         self._lock = threading.Lock()
         self._ends_at = 0.0
         self._is_giving_up = False
+        self._ticks_until = -math.inf
+        """Schedules tick until this moment: only while the clock is moved on."""
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -139,26 +141,29 @@ class WorkSession:
         while True:
             while await self._maintenance.promote():
                 pass
+            await self._fire_schedules()
             self._idle.clear()
             await self._idle.wait()
             if self._is_giving_up:
                 raise self._never_ended()
             if self._store.failure is not None:
                 raise self._store.failure
-            if self._is_quiet() and self._store.next_due_at() > self._clock():
+            is_over = self._is_quiet() and self._next_due_at() > self._clock()
+            if is_over and not await self._fire_schedules():
                 return
 
     async def advance_to(self, moment: float) -> None:
-        """Go from due moment to due moment until this one, and run what is due at each.
+        """Go from due moment to due moment until this one, and run what is due at each. Schedules tick.
 
         Raises:
             NeverEndedError: It took longer than the limit.
         """
         await self.settle()
+        self._ticks_until = moment
         cleaned_at = -math.inf
         while True:
             clean_at = max(self.next_expiry_at(), cleaned_at + RETENTION_SECONDS)
-            next_at = min(self._store.next_due_at(), clean_at, moment)
+            next_at = min(self._next_due_at(), clean_at, moment)
             self._time.jump_to(next_at)
             if next_at == clean_at:
                 cleaned_at = clean_at
@@ -167,6 +172,17 @@ class WorkSession:
             await self.settle()
             if next_at == moment:
                 return
+
+    async def _fire_schedules(self) -> int:
+        """Fire due ticks, and those that wait for a task which has ended; return how many tasks."""
+        if self._ticks_until == -math.inf:
+            return 0
+        return await self._maintenance.schedules.fire_due(until=self._ticks_until)
+
+    def _next_due_at(self) -> float:
+        """Return the moment at which a waiting task is due or a schedule ticks; infinity if there is none."""
+        tick_at = self._store.next_tick_at()
+        return min(self._store.next_due_at(), tick_at if tick_at <= self._ticks_until else math.inf)
 
     def next_expiry_at(self) -> float:
         """Return the moment at which the store keeps the first row no longer."""
@@ -227,7 +243,7 @@ class WorkSession:
         return None
 
     def _jump(self, seconds: float) -> None:
-        due_in = math.inf if self._is_giving_up else self._store.next_due_at() - self._clock()
+        due_in = math.inf if self._is_giving_up else self._next_due_at() - self._clock()
         if due_in <= seconds and not self._idle.is_set():
             self._time.jump(due_in)
             self._idle.set()  # `settle` makes it ready

@@ -87,6 +87,14 @@ class KitStore(SqliteStore):
         """Return the moment at which the first waiting task is due; infinity if there is none."""
         return min(self.runner.run_now(next_due.next_due_at), self.next_claim_at)
 
+    def next_tick_at(self) -> float:
+        """Return the moment of the first tick of any schedule from now on; infinity if there is none."""
+        return self.runner.run_now(lambda db: next_due.next_tick_at(db, self.clock()))
+
+    def pass_over_ticks(self) -> None:
+        """Leave out the ticks that have passed since the clock was moved last."""
+        self.runner.run_now(lambda db: next_due.pass_over_ticks(db, self.clock()), Mode.WRITE)
+
     def next_expiry_at(self, *, finished_seconds: float, dead_seconds: float) -> float:
         """Return the moment at which the first row is kept no longer; infinity if there is none."""
         return self.runner.run_now(

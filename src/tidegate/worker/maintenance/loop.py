@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from tidegate.errors import StoreError
+from tidegate.schedule.firing import ScheduleFirer
 from tidegate.store.protocol import Store
 from tidegate.store.rows import WorkerRow
 from tidegate.worker.maintenance.capacity import CapacityWatch
@@ -49,12 +50,15 @@ class MaintenanceLoop:
         self._reaper = Reaper(
             store, interval=timings.reap, lease=timings.lease, clock=clock, on_retired=on_retired
         )
+        self.schedules = ScheduleFirer(store, rng=rng)
+        """Fires schedules."""
         self._reap_job = MaintenanceJob(
             "reap", timings.reap, self._reaper.run_once, rng=rng, on_failure=self._reaper.reset_patience
         )
         self._jobs = [
             MaintenanceJob("promote", timings.promote, self.promote, rng=rng),
             self._reap_job,
+            MaintenanceJob("schedules", timings.promote, self.schedules.run_once, rng=rng),
             MaintenanceJob("retention", RETENTION_SECONDS, self.delete_expired, rng=rng),
             MaintenanceJob("history", HISTORY_SECONDS, self.compact_history, rng=rng),
             MaintenanceJob("capacity", CAPACITY_SECONDS, CapacityWatch(store).run_once, rng=rng),

@@ -14,6 +14,7 @@ from typing import Any
 
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.internals import core_of
+from tidegate.schedule.declared import ScheduleSet
 from tidegate.worker.application import Application, load_application
 from tidegate.worker.engine.pool_main import pool_from_dict, pool_to_dict
 from tidegate.worker.settings import Pool, Timings
@@ -30,6 +31,8 @@ class Manifest:
     functions: dict[str, Any]
     content: dict[str, Any]
     """The whole manifest, to be saved in the store."""
+    schedule_set: ScheduleSet
+    """The schedules that it declares."""
 
 
 async def read_manifest(application: str, database_url: str | None = None) -> Manifest:
@@ -81,6 +84,7 @@ async def read_manifest(application: str, database_url: str | None = None) -> Ma
         timings=Timings(**plain["timings"]),
         functions=plain["content"]["functions"],
         content=plain["content"],
+        schedule_set=ScheduleSet.from_manifest(application, plain["content"]),
     )
 
 

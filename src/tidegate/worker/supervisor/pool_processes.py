@@ -62,6 +62,8 @@ class PoolProcesses:
         on_bad_setup: Callable[[Pool], bool],
         on_killed: Callable[[], None],
     ) -> None:
+        self.schedule_set = ""
+        """The set of schedules that the application declares, for the rows of processes that start."""
         self._options = options
         self._store = store
         self._stopping = stopping
@@ -185,6 +187,7 @@ class PoolProcesses:
             lease_seconds=options.timings.lease,
             version=__version__,
             application=options.application,
+            schedule_set=self.schedule_set,
         )
         requested_at = time.monotonic()
         await self._retry_until_stored("registering a process", lambda: self._store.add_worker(row))

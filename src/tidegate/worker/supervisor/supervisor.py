@@ -25,12 +25,14 @@ from collections.abc import Sequence
 
 from tidegate._version import __version__
 from tidegate.errors import ConfigError
+from tidegate.schedule.declared import DECLARE_SECONDS, ScheduleDeclarer
 from tidegate.store.connect import absolute_url
 from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
 from tidegate.worker.engine.heartbeat import Heartbeat
 from tidegate.worker.engine.pool_main import EXIT_CONFIG
 from tidegate.worker.logs import set_up_logging
+from tidegate.worker.maintenance.job import MaintenanceJob
 from tidegate.worker.maintenance.loop import MaintenanceLoop
 from tidegate.worker.opening import open_with_retries
 from tidegate.worker.settings import Pool, Timings, drain_grace
@@ -107,6 +109,7 @@ class Supervisor:
     _heartbeat: Heartbeat
     _maintenance: MaintenanceLoop
     _manifest: Manifest
+    _declarer: ScheduleDeclarer
     _timings: Timings
 
     def __init__(
@@ -175,6 +178,10 @@ class Supervisor:
         self._is_serving = True
         if self._runs_maintenance:
             self._maintenance.start()
+        declaration = MaintenanceJob(
+            "schedule declaration", DECLARE_SECONDS, self._declarer.run_once, rng=self._rng
+        )
+        declaration.start()
         watches = self._start_watches()
         await self._status_reporter.start()
         await scratch.remove_unknown(self._store)
@@ -194,6 +201,7 @@ class Supervisor:
             for job in jobs:
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
+            await declaration.stop()
             await self._maintenance.stop()
             await self._status_reporter.stop()
         if self._runs_maintenance:
@@ -224,6 +232,8 @@ class Supervisor:
     async def _open_store(self) -> bool:
         await open_with_retries(self._store.open)
         await self._store.save_manifest(self._manifest.application, self._manifest.content)
+        self._declarer = ScheduleDeclarer(self._store, self._manifest.schedule_set)
+        await self._declarer.run_once()
         return True
 
     def _wanted_pools(self) -> tuple[Pool, ...]:
@@ -241,10 +251,15 @@ class Supervisor:
             log.error("%s: the application uses another database now: restart the worker", why)
             return
         self._manifest = manifest
+        self._declarer.schedule_set = manifest.schedule_set
+        self._pools.schedule_set = manifest.schedule_set.fingerprint
+
+        async def save() -> None:
+            await self._store.save_manifest(manifest.application, manifest.content)
+            await self._declarer.run_once()
+
         await self._stopping.retry_until_stored(
-            "saving the manifest",
-            lambda: self._store.save_manifest(manifest.application, manifest.content),
-            last_seconds=self._timings.stop_grace,
+            "saving the manifest", save, last_seconds=self._timings.stop_grace
         )
         for runner in self._pools.resize(self._wanted_pools(), grace):
             await runner.replace(grace, why)
@@ -253,7 +268,7 @@ class Supervisor:
     # --- watching ----------------------------------------------------------------------------------------
 
     def _make_pools(self) -> PoolProcesses:
-        return PoolProcesses(
+        pools = PoolProcesses(
             LaunchOptions(self._application, self._name, self._timings, self._url_override),
             store=self._store,
             stopping=self._stopping,
@@ -263,6 +278,8 @@ class Supervisor:
             on_bad_setup=self._on_bad_setup,
             on_killed=self._on_killed,
         )
+        pools.schedule_set = self._manifest.schedule_set.fingerprint
+        return pools
 
     def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(

@@ -1,0 +1,97 @@
+"""What users write about a schedule: its settings, and how they are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tidegate.domain.readers import (
+    choice_option,
+    name_option,
+    positive_option,
+    seconds_option,
+    whole_option,
+    wrong,
+)
+from tidegate.domain.schedule import CatchUp, Overlap, ScheduleRule
+from tidegate.errors import OptionError
+from tidegate.policy.ticks import LONGEST_INTERVAL_SECONDS, cron_option, timezone_option
+
+CatchUpName = Literal["none", "one", "all"]
+OverlapName = Literal["skip", "queue", "allow"]
+MOST_CAUGHT_UP = 1_000
+_EVERY = re.compile(r"every\s+(\S.*)")
+_WHEN_FIX = 'write cron, such as "0 7 * * 1-5", or an interval, such as "every 30s"'
+
+
+RULE_SETTINGS = (
+    "timezone", "catch_up", "catch_up_limit", "catch_up_window", "overlap", "not_later_than",
+)  # fmt: skip
+"""The settings of a schedule that `read_rule` reads."""
+
+
+def read_rule(when: str, settings: Mapping[str, Any]) -> ScheduleRule:
+    """Check a schedule's settings and return its rule.
+
+    Args:
+        when: Five fields of cron, a word such as `@daily`, or an interval such as `every 30s`.
+        settings: Those of `RULE_SETTINGS` by name; None: not given.
+
+    Raises:
+        OptionError: A value is invalid. The error names the option, the value and the fix.
+    """
+    if not isinstance(when, str) or not when.strip():
+        raise wrong("schedule", when, _WHEN_FIX)
+    given = {name: settings[name] for name in RULE_SETTINGS if settings.get(name) is not None}
+    catch_up = CatchUp(choice_option("catch_up", given.get("catch_up", "one"), CatchUp))
+    overlap = Overlap(choice_option("overlap", _overlap(given, catch_up), Overlap))
+    if catch_up is CatchUp.ALL and overlap is Overlap.SKIP:
+        raise wrong(
+            "overlap",
+            "skip",
+            'use "queue" with catch_up="all": missed ticks then run one after the other; or "allow"',
+        )
+    cron, every_seconds = _when(when)
+    if every_seconds and "timezone" in given:
+        raise wrong("timezone", given["timezone"], "leave it out: an interval follows real time everywhere")
+    late = given.get("not_later_than")
+    return ScheduleRule(
+        cron=cron,
+        every_seconds=every_seconds,
+        timezone=timezone_option("timezone", given.get("timezone", "UTC")),
+        catch_up=catch_up,
+        catch_up_limit=whole_option("catch_up_limit", given.get("catch_up_limit", 100), most=MOST_CAUGHT_UP),
+        catch_up_window=positive_option("catch_up_window", given.get("catch_up_window", "1d")),
+        overlap=overlap,
+        not_later_than=None if late is None else seconds_option("not_later_than", late, least=1.0),
+    )
+
+
+def _overlap(given: Mapping[str, Any], catch_up: CatchUp) -> Any:
+    return given.get("overlap", "queue" if catch_up is CatchUp.ALL else "skip")
+
+
+def _when(when: str) -> tuple[str, int]:
+    """Return cron or an interval in seconds; the other one is empty."""
+    if (match := _EVERY.fullmatch(when.strip())) is None:
+        return cron_option("schedule", when), 0
+    fix = 'write whole seconds, such as "every 30s", "every 15m", "every 2h"; a year at most'
+    try:
+        seconds = seconds_option("schedule", match[1])
+    except OptionError:
+        raise wrong("schedule", when, fix) from None
+    if seconds != int(seconds) or not 1 <= seconds <= LONGEST_INTERVAL_SECONDS:
+        raise wrong("schedule", when, fix)
+    return "", int(seconds)
+
+
+def schedule_name_option(option: str, name: str) -> str:
+    """Return the name of a schedule: as other names, without a slash, since it is part of a URL.
+
+    Raises:
+        OptionError: It cannot be a schedule's name.
+    """
+    if "/" in name_option(option, name):
+        raise wrong(option, name, "leave the slash out")
+    return name

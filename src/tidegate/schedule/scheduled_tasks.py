@@ -1,0 +1,63 @@
+"""Convert the task of a schedule: from what a task function prepared, and to the task of one tick."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tidegate.domain.schedule import SCHEDULE_LABEL, SCHEDULED_FOR_LABEL, ScheduledTask
+from tidegate.domain.spec import NO_LIMIT
+from tidegate.store.rows import NewTask
+
+_NO_LIMIT = -1.0
+
+
+def scheduled_task(prepared: NewTask) -> ScheduledTask:
+    """Return the task of a schedule from one that was prepared for an enqueue."""
+    total = prepared.total_timeout_seconds
+    return ScheduledTask(
+        function=prepared.function,
+        queue=prepared.queue,
+        args=prepared.args.decode(),
+        codec_tag=prepared.codec_tag,
+        fingerprint=prepared.fingerprint.hex(),
+        priority=prepared.priority,
+        upstream=prepared.upstream,
+        tenant=prepared.tenant,
+        deadline_seconds=prepared.deadline_seconds,
+        timeout_seconds=prepared.timeout_seconds,
+        total_timeout_seconds=_NO_LIMIT if total == NO_LIMIT else total,
+        max_attempts=prepared.max_attempts,
+        labels=dict(prepared.labels),
+    )
+
+
+def new_task(schedule: str, task: ScheduledTask, *, task_id: str, scheduled_for: float) -> NewTask:
+    """Return the task of one tick.
+
+    Args:
+        schedule: The schedule's name.
+        task: Its task.
+        task_id: A fresh id.
+        scheduled_for: The planned moment of the tick.
+    """
+    total = task.total_timeout_seconds
+    return NewTask(
+        id=task_id,
+        function=task.function,
+        queue=task.queue,
+        priority=task.priority,
+        args=task.args.encode(),
+        codec_tag=task.codec_tag,
+        fingerprint=bytes.fromhex(task.fingerprint),
+        upstream=task.upstream,
+        tenant=task.tenant,
+        deadline_seconds=task.deadline_seconds,
+        timeout_seconds=task.timeout_seconds,
+        total_timeout_seconds=NO_LIMIT if total == _NO_LIMIT else total,
+        max_attempts=task.max_attempts,
+        labels={**task.labels, SCHEDULE_LABEL: schedule, SCHEDULED_FOR_LABEL: _iso(scheduled_for)},
+    )
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
