@@ -1,5 +1,7 @@
 """The moments at which a schedule ticks. cronsim reads cron; the rule for clock changes is Debian's.
 
+cronsim is loaded when it is first used: most processes import this module, and few have a schedule.
+
 A rule whose minute or hour field starts with `*` follows real time: each moment that matches fires, once. Any
 other rule names times of day, and fires once for each date and time. A time that the clocks skip fires at the
 first moment after the gap. A time that comes twice fires the first time only.
@@ -14,8 +16,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from zoneinfo import TZPATH, ZoneInfo, ZoneInfoNotFoundError, available_timezones
-
-from cronsim import CronSim, CronSimError
 
 from tidegate.domain.readers import wrong
 from tidegate.domain.schedule import ScheduleRule
@@ -45,6 +45,8 @@ def cron_option(option: str, text: str) -> str:
     Raises:
         OptionError: It is not one, or no date matches it.
     """
+    from cronsim import CronSim, CronSimError
+
     if not isinstance(text, str):
         raise wrong(option, text, _CRON_FIX)
     fields = _ALIASES.get(text.strip().lower(), text).upper().split()
@@ -68,6 +70,8 @@ def cron_option(option: str, text: str) -> str:
 
 
 def _is_valid(cron: str) -> bool:
+    from cronsim import CronSim, CronSimError
+
     try:
         CronSim(cron, datetime(2024, 1, 1, tzinfo=UTC))
     except (CronSimError, AssertionError, ValueError):
@@ -75,7 +79,7 @@ def _is_valid(cron: str) -> bool:
     return True
 
 
-def _what_is_bad(error: CronSimError) -> str:
+def _what_is_bad(error: Exception) -> str:
     """Return which field is wrong: `the minute is wrong`."""
     field = str(error).removeprefix("Bad ").replace("day-of-month", "day of the month")
     return f"the {field.replace('day-of-week', 'day of the week')} is wrong"
@@ -143,6 +147,8 @@ def ticks_after(rule: ScheduleRule, after: float) -> Iterator[float]:
     if rule.every_seconds:
         first = math.floor(after / rule.every_seconds) + 1
         yield from (float(number * rule.every_seconds) for number in itertools.count(first))
+    from cronsim import CronSim
+
     last = after
     for local in CronSim(rule.cron, datetime.fromtimestamp(after, zone(rule.timezone))):
         at = local.timestamp()
@@ -219,6 +225,8 @@ def _is_moved(rule: ScheduleRule, local: datetime) -> bool:
     """Return whether a tick is at another time of day than its rule names: after a gap."""
     if _follows_real_time(rule):
         return False
+    from cronsim import CronSim
+
     fields = CronSim(rule.cron, local)
     return local.minute not in fields.minutes or local.hour not in fields.hours
 
