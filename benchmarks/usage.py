@@ -53,7 +53,12 @@ def tree_cpu_seconds(pid: int) -> float:
 
 
 def tree_mib(pid: int, what: str = "VmHWM") -> float:
-    """Return the memory of a process and its living descendants, in MiB: the sum of peaks, or of `VmRSS`."""
+    """Return the memory of a process and its living descendants, in MiB: the sum of peaks, or of `what`.
+
+    Args:
+        pid: The process.
+        what: A line of `/proc/PID/status`: VmHWM (the peak), VmRSS, RssAnon (without mapped files).
+    """
     total = 0.0
     for each in tree(pid):
         with suppress(OSError, RuntimeError):
