@@ -118,8 +118,8 @@ class TransactionEnqueuer:
         statement = in_schema(given, self._schema)
         positions = name_lock_order(tasks)
         rows: list[Sequence[Any]] = []
-        for close_quietly in _parts([tasks[position] for position in positions]):
-            rows += await caller.fetch(statement, (self._database_id, _as_json(close_quietly)))
+        for part in _parts([tasks[position] for position in positions]):
+            rows += await caller.fetch(statement, (self._database_id, _as_json(part)))
         answers = dict(zip(positions, rows, strict=True))
         return [_interpret(task, *answers[position]) for position, task in enumerate(tasks)]
 

@@ -110,8 +110,8 @@ async def _delete_stale_batches(db: PostgresSession, limit: int) -> int:
     """Delete the tasks of batches that will not be committed, then the batches; return the sum."""
     gone = 0
     for batch_id in await db.column(_EXPIRED["stale_batches"], db.at, BATCH_KEPT_SECONDS):
-        while gone < limit and (close_quietly := await db.value(_DROP_BATCH["part"], batch_id, limit - gone)):
-            gone += close_quietly
+        while gone < limit and (part := await db.value(_DROP_BATCH["part"], batch_id, limit - gone)):
+            gone += part
         if gone >= limit:
             break
         await db.run(_DROP_BATCH["forget_batch"], batch_id)

@@ -4,24 +4,28 @@
 -- last failed run, 7 moment before which they were enqueued, 8 labels as a JSON object (each but the first NULL for
 -- any), 9 id after which to continue (the largest id to start), 10 how many at most
 
+-- shared: conditions
+-- The condition on the reason of the last failure (5) differs, so each statement has its own.
+AND x.task_id < $9
+AND ($2::text IS NULL OR t.queue = $2)
+AND ($3::text IS NULL OR t.function = $3)
+AND ($4::text IS NULL OR t.tenant = $4)
+AND (
+    $6::text IS NULL
+    OR $6 = (
+        SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
+    )
+)
+AND ($7::double precision IS NULL OR t.enqueued_at < $7)
+AND ($8::jsonb IS NULL OR t.labels @> $8)
+
 -- name: ready
 SELECT x.task_id
 FROM /*schema*/ready AS x
 JOIN /*schema*/task AS t ON t.id = x.task_id
 WHERE $1::text = 'ready'
-    AND x.task_id < $9
-    AND ($2::text IS NULL OR t.queue = $2)
-    AND ($3::text IS NULL OR t.function = $3)
-    AND ($4::text IS NULL OR t.tenant = $4)
     AND ($5::text IS NULL OR t.last_reason = $5)
-    AND (
-        $6::text IS NULL
-        OR $6 = (
-            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
-    AND ($8::jsonb IS NULL OR t.labels @> $8)
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT $10
 
@@ -30,19 +34,8 @@ SELECT x.task_id
 FROM /*schema*/running AS x
 JOIN /*schema*/task AS t ON t.id = x.task_id
 WHERE $1::text = 'running'
-    AND x.task_id < $9
-    AND ($2::text IS NULL OR t.queue = $2)
-    AND ($3::text IS NULL OR t.function = $3)
-    AND ($4::text IS NULL OR t.tenant = $4)
     AND ($5::text IS NULL OR t.last_reason = $5)
-    AND (
-        $6::text IS NULL
-        OR $6 = (
-            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
-    AND ($8::jsonb IS NULL OR t.labels @> $8)
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT $10
 
@@ -51,19 +44,8 @@ SELECT x.task_id
 FROM /*schema*/waiting AS x
 JOIN /*schema*/task AS t ON t.id = x.task_id
 WHERE x.state = $1::text
-    AND x.task_id < $9
-    AND ($2::text IS NULL OR t.queue = $2)
-    AND ($3::text IS NULL OR t.function = $3)
-    AND ($4::text IS NULL OR t.tenant = $4)
     AND ($5::text IS NULL OR t.last_reason = $5)
-    AND (
-        $6::text IS NULL
-        OR $6 = (
-            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
-    AND ($8::jsonb IS NULL OR t.labels @> $8)
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT $10
 
@@ -73,19 +55,8 @@ FROM /*schema*/archive AS x
 JOIN /*schema*/task AS t ON t.id = x.task_id
 WHERE x.state = 'succeeded'
     AND $1::text = 'succeeded'
-    AND x.task_id < $9
-    AND ($2::text IS NULL OR t.queue = $2)
-    AND ($3::text IS NULL OR t.function = $3)
-    AND ($4::text IS NULL OR t.tenant = $4)
     AND $5::text IS NULL
-    AND (
-        $6::text IS NULL
-        OR $6 = (
-            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
-    AND ($8::jsonb IS NULL OR t.labels @> $8)
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT $10
 
@@ -96,19 +67,8 @@ FROM /*schema*/archive AS x
 JOIN /*schema*/task AS t ON t.id = x.task_id
 WHERE x.state = 'cancelled'
     AND $1::text = 'cancelled'
-    AND x.task_id < $9
-    AND ($2::text IS NULL OR t.queue = $2)
-    AND ($3::text IS NULL OR t.function = $3)
-    AND ($4::text IS NULL OR t.tenant = $4)
     AND ($5::text IS NULL OR $5 = 'cancelled')
-    AND (
-        $6::text IS NULL
-        OR $6 = (
-            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
-    AND ($8::jsonb IS NULL OR t.labels @> $8)
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT $10
 
@@ -117,19 +77,8 @@ SELECT x.task_id
 FROM /*schema*/dead AS x
 JOIN /*schema*/task AS t ON t.id = x.task_id
 WHERE $1::text = 'dead'
-    AND x.task_id < $9
-    AND ($2::text IS NULL OR t.queue = $2)
-    AND ($3::text IS NULL OR t.function = $3)
-    AND ($4::text IS NULL OR t.tenant = $4)
     AND ($5::text IS NULL OR t.last_reason = $5)
-    AND (
-        $6::text IS NULL
-        OR $6 = (
-            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
-    AND ($8::jsonb IS NULL OR t.labels @> $8)
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT $10
 
@@ -142,18 +91,7 @@ JOIN /*schema*/task AS t ON t.id = x.task_id
 WHERE c.committed_at IS NOT NULL
     AND x.holder IS NULL
     AND $1::text = CASE WHEN x.due_at IS NULL THEN 'ready' ELSE 'scheduled' END
-    AND x.task_id < $9
-    AND ($2::text IS NULL OR t.queue = $2)
-    AND ($3::text IS NULL OR t.function = $3)
-    AND ($4::text IS NULL OR t.tenant = $4)
     AND ($5::text IS NULL OR t.last_reason = $5)
-    AND (
-        $6::text IS NULL
-        OR $6 = (
-            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
-    AND ($8::jsonb IS NULL OR t.labels @> $8)
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT $10

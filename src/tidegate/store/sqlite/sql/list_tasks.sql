@@ -4,35 +4,39 @@
 -- last failed run, 7 moment before which they were enqueued, 8 labels as a JSON object (each but the first NULL for
 -- any), 9 id after which to continue (the largest id to start), 10 how many at most
 
+-- shared: conditions
+-- The condition on the reason of the last failure (5) differs, so each statement has its own.
+AND x.task_id < ?9
+AND (?2 IS NULL OR t.queue = ?2)
+AND (?3 IS NULL OR t.function = ?3)
+AND (?4 IS NULL OR t.tenant = ?4)
+AND (
+    ?6 IS NULL
+    OR ?6 = (
+        SELECT p.error_class FROM attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
+    )
+)
+AND (?7 IS NULL OR t.enqueued_at < ?7)
+AND (
+    ?8 IS NULL
+    OR NOT EXISTS (
+        SELECT 1
+        FROM json_each(?8) AS want
+        WHERE NOT EXISTS (
+            SELECT 1
+            FROM json_each(t.labels) AS have
+            WHERE have.key = want.key AND have.value = want.value
+        )
+    )
+)
+
 -- name: ready
 SELECT x.task_id
 FROM ready AS x
 CROSS JOIN task AS t ON t.id = x.task_id
 WHERE ?1 = 'ready'
-    AND x.task_id < ?9
-    AND (?2 IS NULL OR t.queue = ?2)
-    AND (?3 IS NULL OR t.function = ?3)
-    AND (?4 IS NULL OR t.tenant = ?4)
     AND (?5 IS NULL OR t.last_reason = ?5)
-    AND (
-        ?6 IS NULL
-        OR ?6 = (
-            SELECT p.error_class FROM attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND (?7 IS NULL OR t.enqueued_at < ?7)
-    AND (
-        ?8 IS NULL
-        OR NOT EXISTS (
-            SELECT 1
-            FROM json_each(?8) AS want
-            WHERE NOT EXISTS (
-                SELECT 1
-                FROM json_each(t.labels) AS have
-                WHERE have.key = want.key AND have.value = want.value
-            )
-        )
-    )
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT ?10
 
@@ -41,30 +45,8 @@ SELECT x.task_id
 FROM running AS x
 CROSS JOIN task AS t ON t.id = x.task_id
 WHERE ?1 = 'running'
-    AND x.task_id < ?9
-    AND (?2 IS NULL OR t.queue = ?2)
-    AND (?3 IS NULL OR t.function = ?3)
-    AND (?4 IS NULL OR t.tenant = ?4)
     AND (?5 IS NULL OR t.last_reason = ?5)
-    AND (
-        ?6 IS NULL
-        OR ?6 = (
-            SELECT p.error_class FROM attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND (?7 IS NULL OR t.enqueued_at < ?7)
-    AND (
-        ?8 IS NULL
-        OR NOT EXISTS (
-            SELECT 1
-            FROM json_each(?8) AS want
-            WHERE NOT EXISTS (
-                SELECT 1
-                FROM json_each(t.labels) AS have
-                WHERE have.key = want.key AND have.value = want.value
-            )
-        )
-    )
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT ?10
 
@@ -73,30 +55,8 @@ SELECT x.task_id
 FROM waiting AS x
 CROSS JOIN task AS t ON t.id = x.task_id
 WHERE x.state = ?1
-    AND x.task_id < ?9
-    AND (?2 IS NULL OR t.queue = ?2)
-    AND (?3 IS NULL OR t.function = ?3)
-    AND (?4 IS NULL OR t.tenant = ?4)
     AND (?5 IS NULL OR t.last_reason = ?5)
-    AND (
-        ?6 IS NULL
-        OR ?6 = (
-            SELECT p.error_class FROM attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND (?7 IS NULL OR t.enqueued_at < ?7)
-    AND (
-        ?8 IS NULL
-        OR NOT EXISTS (
-            SELECT 1
-            FROM json_each(?8) AS want
-            WHERE NOT EXISTS (
-                SELECT 1
-                FROM json_each(t.labels) AS have
-                WHERE have.key = want.key AND have.value = want.value
-            )
-        )
-    )
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT ?10
 
@@ -106,30 +66,8 @@ FROM archive AS x
 CROSS JOIN task AS t ON t.id = x.task_id
 WHERE x.state = 'succeeded'
     AND ?1 = 'succeeded'
-    AND x.task_id < ?9
-    AND (?2 IS NULL OR t.queue = ?2)
-    AND (?3 IS NULL OR t.function = ?3)
-    AND (?4 IS NULL OR t.tenant = ?4)
     AND ?5 IS NULL
-    AND (
-        ?6 IS NULL
-        OR ?6 = (
-            SELECT p.error_class FROM attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND (?7 IS NULL OR t.enqueued_at < ?7)
-    AND (
-        ?8 IS NULL
-        OR NOT EXISTS (
-            SELECT 1
-            FROM json_each(?8) AS want
-            WHERE NOT EXISTS (
-                SELECT 1
-                FROM json_each(t.labels) AS have
-                WHERE have.key = want.key AND have.value = want.value
-            )
-        )
-    )
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT ?10
 
@@ -140,30 +78,8 @@ FROM archive AS x
 CROSS JOIN task AS t ON t.id = x.task_id
 WHERE x.state = 'cancelled'
     AND ?1 = 'cancelled'
-    AND x.task_id < ?9
-    AND (?2 IS NULL OR t.queue = ?2)
-    AND (?3 IS NULL OR t.function = ?3)
-    AND (?4 IS NULL OR t.tenant = ?4)
     AND (?5 IS NULL OR ?5 = 'cancelled')
-    AND (
-        ?6 IS NULL
-        OR ?6 = (
-            SELECT p.error_class FROM attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND (?7 IS NULL OR t.enqueued_at < ?7)
-    AND (
-        ?8 IS NULL
-        OR NOT EXISTS (
-            SELECT 1
-            FROM json_each(?8) AS want
-            WHERE NOT EXISTS (
-                SELECT 1
-                FROM json_each(t.labels) AS have
-                WHERE have.key = want.key AND have.value = want.value
-            )
-        )
-    )
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT ?10
 
@@ -172,30 +88,8 @@ SELECT x.task_id
 FROM dead AS x
 CROSS JOIN task AS t ON t.id = x.task_id
 WHERE ?1 = 'dead'
-    AND x.task_id < ?9
-    AND (?2 IS NULL OR t.queue = ?2)
-    AND (?3 IS NULL OR t.function = ?3)
-    AND (?4 IS NULL OR t.tenant = ?4)
     AND (?5 IS NULL OR t.last_reason = ?5)
-    AND (
-        ?6 IS NULL
-        OR ?6 = (
-            SELECT p.error_class FROM attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND (?7 IS NULL OR t.enqueued_at < ?7)
-    AND (
-        ?8 IS NULL
-        OR NOT EXISTS (
-            SELECT 1
-            FROM json_each(?8) AS want
-            WHERE NOT EXISTS (
-                SELECT 1
-                FROM json_each(t.labels) AS have
-                WHERE have.key = want.key AND have.value = want.value
-            )
-        )
-    )
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT ?10
 
@@ -208,29 +102,7 @@ CROSS JOIN task AS t ON t.id = x.task_id
 WHERE c.committed_at IS NOT NULL
     AND x.holder IS NULL
     AND ?1 = CASE WHEN x.due_at IS NULL THEN 'ready' ELSE 'scheduled' END
-    AND x.task_id < ?9
-    AND (?2 IS NULL OR t.queue = ?2)
-    AND (?3 IS NULL OR t.function = ?3)
-    AND (?4 IS NULL OR t.tenant = ?4)
     AND (?5 IS NULL OR t.last_reason = ?5)
-    AND (
-        ?6 IS NULL
-        OR ?6 = (
-            SELECT p.error_class FROM attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
-        )
-    )
-    AND (?7 IS NULL OR t.enqueued_at < ?7)
-    AND (
-        ?8 IS NULL
-        OR NOT EXISTS (
-            SELECT 1
-            FROM json_each(?8) AS want
-            WHERE NOT EXISTS (
-                SELECT 1
-                FROM json_each(t.labels) AS have
-                WHERE have.key = want.key AND have.value = want.value
-            )
-        )
-    )
+    /*conditions*/
 ORDER BY x.task_id DESC
 LIMIT ?10
