@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import json
 import socket
+import threading
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from tidegate.store.rows import TaskFilter
 TASKS = """
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 import time
 import httpx2
@@ -78,6 +82,17 @@ def outlive(port: int) -> None:
 @app.task(timeout=0.2)
 async def wait() -> None:
     await asyncio.sleep(60)
+
+@app.task(max_attempts=1)
+def elsewhere(path: str) -> str:
+    other = Tidegate("sqlite:///" + path)
+    other.task(name="other:f")(count.function).enqueue_sync(1)
+    return "stored"
+
+@app.task(max_attempts=1)
+def in_a_process(path: str) -> str:
+    command = [sys.executable, "-m", "tidegate.cli", "db", "upgrade", "--database", "sqlite:///" + path]
+    return subprocess.run(command, capture_output=True, text=True).stderr
 
 @app.task(max_attempts=1)
 def call(port: int) -> str:
@@ -201,6 +216,35 @@ def test_a_time_limit_can_be_given(shop: Any) -> None:
     task_id = die(shop, "wait", "{}", "TimeoutError", "x")
     found = shop.json("replay", task_id, "--app", shop.app, "--timeout", "0.05", code=1)
     assert found["failure"]["message"] == "ran longer than its timeout of 0.05 s"
+
+
+def test_a_second_application_opens_no_store(shop: Any) -> None:
+    path = shop.directory / "other.db"
+    task_id = die(shop, "elsewhere", json.dumps({"k": {"path": str(path)}}), "KeyError", "x")
+    shown = lines(shop.run("replay", task_id, "--app", shop.app, code=1))
+    assert "a replay opens no other store" in shown["error"]
+    assert not path.exists()
+
+
+def test_a_process_that_the_function_starts_opens_no_store(shop: Any) -> None:
+    path = shop.directory / "other.db"
+    task_id = die(shop, "in_a_process", json.dumps({"k": {"path": str(path)}}), "KeyError", "x")
+    found = shop.json("replay", task_id, "--app", shop.app)
+    assert "a replay opens no other store" in found["result"]
+    assert not path.exists()
+
+
+def test_the_place_of_a_replayed_function_is_not_that_of_a_thread_that_was_there_before(shop: Any) -> None:
+    go_on = threading.Event()
+    earlier = threading.Thread(target=go_on.wait, name="tidegate-function-of-another-run", daemon=True)
+    earlier.start()
+    try:
+        task_id = die(shop, "hang", "{}", "TimeoutError", "x")
+        found = shop.json("replay", task_id, "--app", shop.app, code=1)
+    finally:
+        go_on.set()
+        earlier.join()
+    assert "time.sleep(0.01)" in found["stack"]
 
 
 def test_no_connection_is_made_unless_it_is_allowed(shop: Any) -> None:

@@ -12,7 +12,7 @@ import click
 from tidegate.cli.common import StoreLocation, json_option, load_app, opened_store, run
 from tidegate.cli.error_report import FAILED
 from tidegate.cli.formatting import format_duration, printable
-from tidegate.cli.output import jsonable, print_json, result_json, stored_json
+from tidegate.cli.output import json_text, jsonable, print_json, result_json, stored_json
 from tidegate.cli.rendering import join_parts
 from tidegate.cli.values import as_seconds, as_task_id
 from tidegate.codec.tags import CODEC
@@ -138,7 +138,7 @@ class _Printer:
             self._line("enqueued", f"{row.function}, queue {row.queue} (not in the task's store)")
         self._line("outcome", f"{_outcome(replayed)} after {format_duration(replayed.seconds)}")
         if replayed.result is not None:
-            self._line("result", redact(replayed.result.decode(errors="replace")))
+            self._line("result", redact(json_text(result_json(replayed.result, CODEC))))
         failure = replayed.failure
         if failure is None:
             return

@@ -31,7 +31,7 @@ DEFAULT_DATABASE_URL = f"sqlite:///{STORE.as_posix()}"
 _SECTION_KEYS = ("app", "modules", "database", "retries_per_minute", "retry_window", "worker", "pools")
 _APP = re.compile(r"[\w.]+(?::\w+)?")
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-_OTHERS = ("ALLOW_NETWORK_FS", "LOG", "MARK", "RUN", "SCRATCH")  # read where they are needed
+_OTHERS = ("ALLOW_NETWORK_FS", "LOG", "MARK", "REPLAY", "RUN", "SCRATCH")  # read where they are needed
 _VARIABLES = (
     "DATABASE_URL",
     "DATABASE_URL_FILE",

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.domain.readers import shown
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from tidegate.store.protocol import Store
 
 _FORMS = "use postgresql://user@host/database, sqlite:///relative/path.db, or a path that ends in .db"
 _POSTGRES = ("postgresql://", "postgres://")
+REPLAY = "TIDEGATE_REPLAY"
+"""Set to 1 while a replay runs: this process and the ones that it starts open no store."""
 
 
 def open_store(url: str, **options: Any) -> Store:
@@ -25,13 +30,33 @@ def open_store(url: str, **options: Any) -> Store:
 
     Raises:
         ConfigError: The URL names no store of this release, or the driver of its store is not installed.
+        UsageError: A replay runs in this process, or started it.
     """
+    if os.environ.get(REPLAY) == "1":
+        raise UsageError(
+            "a replay opens no other store",
+            fix="what the function stores through its own application goes to a temporary store",
+        )
     if is_postgres(url):
         return _postgres_store(url, options)
     path = sqlite_path(url)
     from tidegate.store.sqlite.store import SqliteStore
 
     return SqliteStore(path, **options)
+
+
+@contextmanager
+def refused_stores() -> Iterator[None]:
+    """Let this process, and the processes that it starts, open no store inside the block."""
+    before = os.environ.get(REPLAY)
+    os.environ[REPLAY] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[REPLAY]
+        else:
+            os.environ[REPLAY] = before
 
 
 def check_url(url: str) -> None:

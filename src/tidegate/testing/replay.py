@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Set
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,7 +33,7 @@ from tidegate.domain.outcome import Charge, Dead, Fence, Outcome, Retrying, Succ
 from tidegate.domain.spec import RunsIn, TaskSpec
 from tidegate.operations.recorded_answer import RecordedAnswer, recorded_answer
 from tidegate.operations.recorded_task import RecordedTask
-from tidegate.store.connect import open_store
+from tidegate.store.connect import open_store, refused_stores
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ClaimedTask, HistoryRow, TaskFilter, TaskRow
 from tidegate.testing.kit.network_guard import stays_blocked
@@ -127,7 +127,8 @@ async def replay(
         directory = Path(name)
         async with _temporary_store(core, directory) as store:
             run = _Run(core, function, directory, observed, observer or Observer())
-            outcome = await run.execute(_claimed(task, timeout_seconds))
+            with refused_stores():
+                outcome = await run.execute(_claimed(task, timeout_seconds))
             enqueued = await store.list_tasks(TaskFilter(), limit=1000)
     return Replay(
         outcome,
@@ -340,6 +341,7 @@ class _Decider(OutcomeDecider):
             classifiers=core.classifiers,
         )
         self._observed = observed
+        self._threads_before = frozenset(threading.enumerate())
 
     def on_exception(self, task_run: TaskRun, error: BaseException) -> Outcome | None:
         self._observed.error = error
@@ -349,14 +351,18 @@ class _Decider(OutcomeDecider):
 
     def on_stop(self, task_run: TaskRun) -> Outcome | None:
         if task_run.thread is not None and task_run.control.stop is not None and not self._observed.stack:
-            self._observed.stack = _stack_of_function()
+            self._observed.stack = _stack_of_function(self._threads_before)
         return super().on_stop(task_run)
 
 
-def _stack_of_function() -> str:
-    """Return where the function's thread is now, as text, without the frames that started it."""
+def _stack_of_function(threads_before: Set[threading.Thread]) -> str:
+    """Return where the function's thread is now, as text, without the frames that started it.
+
+    Args:
+        threads_before: Threads of this process that are older than the replay.
+    """
     frames = sys._current_frames()  # noqa: SLF001 - the documented way to see another thread
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - threads_before:
         if thread.name.startswith(_THREAD_NAME) and thread.ident in frames:
             stack = traceback.extract_stack(frames[thread.ident])
             started = next((at for at, frame in enumerate(stack) if _is_ours(frame.filename)), -1)

@@ -143,3 +143,22 @@ def test_the_clock_does_not_follow_a_test_that_sets_the_time_of_its_code(
         assert kit.now() - before < timedelta(minutes=1)
         assert len(kit.drain_sync()) == 0
         assert kit.advance_sync(hours=12).succeeded == 1
+
+
+def test_a_due_moment_costs_few_statements() -> None:
+    moments = 50
+    statements = 0
+
+    def count(*_: object) -> bool:
+        nonlocal statements
+        statements += 1
+        return True
+
+    with Kit(app) as kit:
+        for moment in range(moments):
+            double.using(delay=timedelta(minutes=moment + 1)).enqueue_sync(moment)
+        connection = kit._store.runner._connection()
+        connection.exec_trace = count
+        assert kit.advance_sync(hours=1).succeeded == moments
+        connection.exec_trace = None
+    assert statements / moments < 50

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidegate.errors import StoreUnavailableError
+import apsw
+
+from tidegate.errors import StoreUnavailableError, TidegateError
 from tidegate.store.common.waiters import Waiters
-from tidegate.store.sqlite import forks
-from tidegate.store.sqlite.file import FileLocation
-from tidegate.store.sqlite.job import Job, Mode, Precheck, T, Work
-from tidegate.store.sqlite.session import JobSession
+from tidegate.store.sqlite import connection, forks
+from tidegate.store.sqlite.errors import wrap
+from tidegate.store.sqlite.job import Mode, Precheck, T, Work
 from tidegate.store.sqlite.work import complete
 from tidegate.store.sqlite.writer import BUSY_SECONDS
 
@@ -24,13 +24,15 @@ from tidegate.store.sqlite.writer import BUSY_SECONDS
 class KitRunner:
     """Does each call at once: a test's store is small, and a thread of its own would only cost time.
 
+    The file is the test's own, so it needs neither the queue of writers nor the checks for a replaced file.
+
     Args:
-        path: The database file.
+        path: The database file. It must exist, with its schema.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._session = JobSession(FileLocation(path), busy_seconds=BUSY_SECONDS)
+        self._db: apsw.Connection | None = None
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._waiters = Waiters()
@@ -50,22 +52,20 @@ class KitRunner:
         Raises:
             StoreUnavailableError: The test has ended.
         """
-        job = Job(work, mode, precheck=precheck, expires_at=time.monotonic() + BUSY_SECONDS)
         with self._lock:
             self._require_usable()
-            before = self._session.commits
-            if mode is Mode.READ:
-                self._session.read([job])
-            elif mode is Mode.WRITE:
-                self._session.write([job])
-            else:
-                self._session.bare(job)
-            has_changed = self._session.commits != before
+            db = self._connection()
+            before = db.total_changes()
+            try:
+                done = work(db) if mode is not Mode.WRITE else _written(db, work, precheck)
+            except TidegateError:
+                raise
+            except Exception as error:
+                raise wrap(error, str(self._path), BUSY_SECONDS) from error
+            has_changed = db.total_changes() != before
         if has_changed:
             self._waiters.wake()
-        if job.error is not None:
-            raise job.error
-        return job.value  # type: ignore[return-value]
+        return done
 
     def complete(self, call: Coroutine[Any, Any, T]) -> T:
         """Run a call of the store to its end without an event loop, and return its result."""
@@ -91,7 +91,9 @@ class KitRunner:
     def close_now(self) -> None:
         """Close the file."""
         with self._lock:
-            self._session.close()
+            db, self._db = self._db, None
+            if db is not None:
+                db.close()
 
     def end(self) -> None:
         """Close the file for good: what the test left running must not open it again."""
@@ -105,5 +107,36 @@ class KitRunner:
                 fix="end what the test started before the test ends",
             )
         if os.getpid() != self._pid:
-            forks.leak_connection(self._session.forget())
-            self._pid = os.getpid()
+            forks.leak_connection(self._db)
+            self._db, self._pid = None, os.getpid()
+
+    def _connection(self) -> apsw.Connection:
+        if self._db is None:
+            self._db = connect_privately(self._path)
+        return self._db
+
+
+def connect_privately(path: Path) -> apsw.Connection:
+    """Open a file that only this process uses, and that need not survive it.
+
+    Raises:
+        apsw.Error: SQLite cannot open the file.
+    """
+    db = connection.connect(path, busy_seconds=BUSY_SECONDS)
+    db.execute("PRAGMA synchronous = OFF")
+    db.execute("PRAGMA wal_autocheckpoint = 1000")
+    return db
+
+
+def _written(db: apsw.Connection, work: Work[T], precheck: Precheck[T] | None) -> T:
+    """Run work in a transaction of its own, unless its precheck has the result already."""
+    if precheck is not None and (found := precheck(db)) is not None:
+        return found
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        done = work(db)
+        db.execute("COMMIT")
+        return done
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
