@@ -191,7 +191,7 @@ def test_cancel_answers_per_id_what_happened(workspace):
     (waiting,) = workspace.add()
 
     assert workspace.lines("tasks", "cancel", running, waiting, "--why", "by mistake") == [
-        {"task_id": running, "answer": "asked"},
+        {"task_id": running, "answer": "requested"},
         {"task_id": waiting, "answer": "cancelled"},
     ]
     assert state_of(workspace, waiting) is State.CANCELLED

@@ -199,7 +199,7 @@ async def test_a_cancelled_task_ends_and_refusals_give_a_reason(app: Tidegate, p
         task = await submitted(page, "web:nap", [500], "{ place: 'bed', labels: { a: 'b' } }")
         await page.run(f"void followed({task['task_id']!r})")
         await page.until("told.some((event) => event.state === 'running')")
-        assert await page.run(f"queue.cancel({task['task_id']!r}, {{ why: 'enough' }})") == "asked"
+        assert await page.run(f"queue.cancel({task['task_id']!r}, {{ why: 'enough' }})") == "requested"
         await page.until(ENDED)
         assert await page.run("told.at(-1).state") == "cancelled"
 

@@ -44,7 +44,7 @@ async def test_eight_long_tasks_do_not_delay_a_web_request(
             assert states == {"ready"}  # nobody is free for them, and everybody can see it
 
             asked = [client.post(f"/api/v1/tasks/{one}/cancel", json={"force": True}) for one in long]
-            assert {answer.json()["answer"] for answer in await asyncio.gather(*asked)} == {"asked"}
+            assert {answer.json()["answer"] for answer in await asyncio.gather(*asked)} == {"requested"}
             last = await client.get(f"/api/v1/tasks/{waiting[-1][0]}/result", headers={"Prefer": "wait=20"})
             assert last.json()["state"] == "succeeded"
     await app.aclose()

@@ -345,7 +345,7 @@ class CancelStatus(StrEnum):
 
     CANCELLED = "cancelled"
     """It was not running, and will not run."""
-    REQUESTED = "asked"
+    REQUESTED = "requested"
     """It is running. Its function is asked to stop, and no further run starts."""
     FINISHED = "finished"
     """It was final already."""

@@ -124,7 +124,7 @@ async def test_batches_by_id_search_and_never_scan(
         ("actions", "where", (b"",)),
         ("keys", "holder", ("key", "", "k")),
         ("extend_leases", "beat", ("w", 0.0, 1.0)),
-        ("list_cancel_requests", "asked", ("w",)),
+        ("list_cancel_requests", "requested", ("w",)),
         ("find_lost_claims", "wait", ("w",)),
         ("find_lost_claims", "held", ("w",)),
         ("retire_worker", "lock", ("w",)),

@@ -52,6 +52,19 @@ async def test_a_restore_replaces_the_file_and_keeps_the_old_one(backup: Path, p
     assert not list(path.parent.glob("*.restoring-*"))
 
 
+async def test_a_restore_removes_the_copies_of_killed_restores_but_not_of_running_ones(
+    backup: Path, path: Path
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    running = path.with_name(f"{path.name}.restoring-1")
+    left = [path.with_name(f"{path.name}.restoring-{ended.pid}{ending}") for ending in ("", "-wal")]
+    for copy in (running, *left):
+        copy.write_bytes(b"unfinished")
+    restore(backup, path)
+    assert list(path.parent.glob("*.restoring-*")) == [running]
+
+
 async def test_commits_in_the_log_of_killed_processes_are_kept_with_their_file(
     backup: Path, path: Path, tmp_path: Path
 ) -> None:

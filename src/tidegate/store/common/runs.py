@@ -25,9 +25,10 @@ async def save_progress(db: Session, notes: Sequence[ProgressUpdate]) -> list[Fe
 
 async def list_cancel_requests(db: Session, worker_id: str) -> list[CancelRequest]:
     """Return this worker's runs whose cancel was requested."""
+    sql = db.sql("list_cancel_requests")["requested"]
     return [
         CancelRequest(Fence(db.text(task_id), run), bool(force))
-        for task_id, run, force in await db.rows(db.sql("list_cancel_requests")["asked"], storable(worker_id))
+        for task_id, run, force in await db.rows(sql, storable(worker_id))
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import itertools
 import os
 import time
@@ -23,6 +24,8 @@ _FILE_LOCKS = (512, 0x40000000)
 """How many bytes of a database file SQLite locks, and from which offset. https://sqlite.org/fileformat.html,
 1.2"""
 _PAGES_AT_ONCE = 10_000
+_UNFINISHED = ".restoring-"
+"""In the name of the copy that a restore makes, between the file's name and the process id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +70,38 @@ def restore(backup: Path, path: Path, *, dry_run: bool = False) -> RestoreReport
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     connection.check_place(path)
-    fresh = path.with_name(f"{path.name}.restoring-{os.getpid()}")
+    _remove_unfinished(path)
+    fresh = path.with_name(f"{path.name}{_UNFINISHED}{os.getpid()}")
     try:
         tasks, is_old = _copy(backup, fresh)
         with _alone(named, path) as lock:
             kept = () if dry_run else _swap(fresh, path, lock)
     finally:
-        for ending in ("", "-wal", "-shm", "-journal"):
-            fresh.with_name(fresh.name + ending).unlink(missing_ok=True)
+        _remove(fresh)
     return RestoreReport(path, backup, tasks, is_old, kept)
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove the copies that restores of this file left behind when they were killed."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}{_UNFINISHED}*"):
+        pid = left.name.removeprefix(f"{path.name}{_UNFINISHED}")
+        if pid.isdecimal() and not _is_running(int(pid)):
+            _remove(left)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it belongs to another user
+        return True
+    return True
+
+
+def _remove(copy: Path) -> None:
+    for ending in ("", "-wal", "-shm", "-journal"):
+        copy.with_name(copy.name + ending).unlink(missing_ok=True)
 
 
 def _copy(backup: Path, fresh: Path) -> tuple[int, bool]:

@@ -126,7 +126,7 @@ def _add_action_routes(api: ProtectedRouter, context: ApiContext) -> None:
         body=CancelTaskRequest,
         responses={
             200: ResponseSpec(
-                "`cancelled`, `asked` (it runs and was asked to stop) or `finished` (it was final already)",
+                "`cancelled`, `requested` (it runs and was asked to stop) or `finished` (it was final)",
                 ActionOut,
             )
         },

@@ -142,7 +142,7 @@ export class Tidegate {
     }
   }
 
-  /** Cancel a task in any state; resolves to `cancelled`, `asked` (it runs) or `finished` (too late). */
+  /** Cancel a task in any state; resolves to `cancelled`, `requested` (it runs) or `finished` (too late). */
   async cancel(taskId, { why = "", force = false, signal } = {}) {
     const body = JSON.stringify({ why, force });
     return (await this.#persist(`${address(taskId)}/cancel`, posted(body), signal)).answer;

@@ -1,6 +1,6 @@
 -- list_cancel_requests: list the runs of a worker whose cancel was requested.
 
--- name: asked
+-- name: requested
 -- 1 worker id
 SELECT task_id, run, cancel_forced
 FROM /*schema*/running
