@@ -36,6 +36,7 @@ app = Tidegate(
             poll_interval=0.05,
             memory_limit=size("HARD_MIB"),
             memory_soft_limit=size("SOFT_MIB"),
+            overlap="OVERLAP" in os.environ,
         )
         for name in (["default", "second"] if RELEASE == "two pools" else ["default"])
     ],

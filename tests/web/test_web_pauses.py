@@ -1,4 +1,4 @@
-"""Pauses over HTTP: what they do, and where they are recorded."""
+"""Pauses and other changes of a running queue over HTTP: what they do, and where they are recorded."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from web_support import bearer, direct, make, serve
 
 from tidegate import Tidegate
 from tidegate.internals import core_of
+from tidegate.store.controls import ControlKind, ControlReport
+from tidegate.store.rows import NewWorker
 from tidegate.web import Role, create_app
 
 pytestmark = pytest.mark.anyio
@@ -76,3 +78,38 @@ async def test_tasks_of_a_paused_queue_run_after_it_is_resumed(app: Tidegate) ->
             await post(client, "queues/resume", queue="default")
             await watcher.final(task_id)
         assert (await client.get(f"/api/v1/tasks/{task_id}/result")).json()["result"] == 3
+
+
+async def test_a_worker_is_quieted_and_resumed_and_a_pool_is_changed(app: Tidegate) -> None:
+    store = await core_of(app).opened_store()
+    await store.add_worker(NewWorker("p1", "w1", "gpu", "host", 1, ("*",), 4, lease_seconds=60.0))
+    async with direct(app) as client:
+        for path, body in [
+            ("workers/quiet", {"worker": "w1", "why": "hot"}),
+            ("workers/resume", {"worker": "w1"}),
+            ("pools/set", {"pool": "gpu", "concurrency": 2}),
+        ]:
+            answer = await client.post(f"/api/v1/{path}", json=body)
+            assert (answer.status_code, answer.json()["reporters"]) == (202, ["p1"]), answer.text
+        assert (await client.post("/api/v1/workers/reload")).json()["reporters"] == ["w1@host"]
+        await store.report_controls([ControlReport(ControlKind.QUIET, "w1", "p1", 2, "applied")])
+        rows = (await client.get("/api/v1/controls")).json()["controls"]
+        assert [(row["kind"], row["name"], row["value"], row["version"]) for row in rows] == [
+            ("concurrency", "gpu", 2, 1),
+            ("quiet", "w1", 0, 2),
+            ("reload", "*", None, 1),
+        ]
+        assert [report["answer"] for report in rows[1]["reports"]] == ["applied"]
+        for path, body in [
+            ("workers/quiet", {"worker": "w2"}),
+            ("pools/set", {"pool": "gpu", "concurrency": 0}),
+        ]:
+            assert (await client.post(f"/api/v1/{path}", json=body)).status_code in {409, 422}
+
+
+async def test_the_rate_limit_of_a_function_is_changed(app: Tidegate) -> None:
+    async with direct(app) as client:
+        done = await post(client, "functions/rate-limit", function="web:add", rate="80/min")
+        assert done == {"function": "web:add", "limit": "80 in 1 min"}
+        refused = await client.post("/api/v1/functions/rate-limit", json={"function": "web:add", "rate": "x"})
+        assert refused.status_code == 422

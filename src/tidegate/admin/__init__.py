@@ -24,13 +24,13 @@ class Admin:
         self.queues = QueueAdmin(source)
         """Counts by queue, with the time until each is empty; pause, resume and drain one."""
         self.functions = FunctionAdmin(source)
-        """Pause and resume task functions."""
+        """Pause and resume task functions, and set their rate limits."""
         self.dead_letters = DeadLetterAdmin(source)
         """List, count, redrive and purge dead tasks."""
         self.upstreams = UpstreamAdmin(source)
         """Park, open and probe upstreams, and set their limits."""
         self.workers = WorkerAdmin(source)
-        """The worker processes."""
+        """The worker processes: quiet, resume and reload them, and change the concurrency of pools."""
 
 
 __all__ = [

@@ -13,8 +13,10 @@ from tidegate.admin.values import (
     queue_status,
     worker_status,
 )
-from tidegate.domain.readers import Seconds, name_option, positive_option
+from tidegate.domain.readers import Seconds, name_option, positive_option, seconds_option, whole_option
 from tidegate.limits.pauses import PauseKind
+from tidegate.operations import workers
+from tidegate.operations.function_limits import set_function_limit
 from tidegate.operations.overview import read_queues
 from tidegate.operations.pauses import (
     current_user,
@@ -98,7 +100,7 @@ class QueueAdmin:
 
 
 class FunctionAdmin:
-    """Pauses of task functions."""
+    """Pauses and rate limits of task functions."""
 
     def __init__(self, source: AdminSource) -> None:
         self._source = source
@@ -131,6 +133,27 @@ class FunctionAdmin:
         """Same as `pause`, from sync code."""
         return run_sync(self.pause(function, why=why, by=by))
 
+    async def set_rate_limit(self, function: str, rate: str, *, why: str = "", by: str | None = None) -> str:
+        """Change a function's rate limit for all workers, at once; return what is in force.
+
+        Args:
+            function: Its full name.
+            rate: Such as `80/min`; `none` removes the limit, `code` gives it back to the code.
+            why: For the audit log.
+            by: Who changes it; None: the user of this process.
+
+        Raises:
+            OptionError: The rate cannot be read.
+            UnknownFunctionError: No application declares the function.
+        """
+        store = await self._source.opened_store()
+        await require_declared(store, function, self._source.functions)
+        return await set_function_limit(store, function, rate, by=by or current_user(_THROUGH), why=why)
+
+    def set_rate_limit_sync(self, function: str, rate: str, *, why: str = "", by: str | None = None) -> str:
+        """Same as `set_rate_limit`, from sync code."""
+        return run_sync(self.set_rate_limit(function, rate, why=why, by=by))
+
     async def resume(self, function: str, *, by: str | None = None) -> bool:
         """Let the tasks of a function start again; return whether it was paused."""
         store = await self._source.opened_store()
@@ -142,7 +165,11 @@ class FunctionAdmin:
 
 
 class WorkerAdmin:
-    """The worker processes."""
+    """The worker processes, and what people want of them while they run.
+
+    Each change returns after `wait` at the latest, with the answer of each process or worker that it
+    concerns: `applied`, for a reload `every process has restarted`, or None if it has not answered yet.
+    """
 
     def __init__(self, source: AdminSource) -> None:
         self._source = source
@@ -156,3 +183,115 @@ class WorkerAdmin:
     def list_sync(self) -> builtins.list[WorkerStatus]:
         """Same as `list`, from sync code."""
         return run_sync(self.list())
+
+    async def quiet(
+        self, name: str, *, why: str = "", by: str | None = None, wait: Seconds = 10.0
+    ) -> dict[str, str | None]:
+        """Let a worker, or one of its processes, claim no more tasks; return who has applied it.
+
+        It finishes the tasks that run, and stays up. A worker stays quiet until it is resumed, also after a
+        restart; a single process until it ends.
+
+        Args:
+            name: The worker's name, or the id of one process.
+            why: For the audit log and `status`.
+            by: Who wants it; None: the user of this process.
+            wait: How long to wait for answers.
+
+        Raises:
+            NotAcceptedError: No live worker has this name or id.
+        """
+        store = await self._source.opened_store()
+        change = await workers.quiet(store, name, by=by or current_user(_THROUGH), why=why)
+        return await workers.wait_for_reports(store, change, seconds_option("wait", wait))
+
+    def quiet_sync(
+        self, name: str, *, why: str = "", by: str | None = None, wait: Seconds = 10.0
+    ) -> dict[str, str | None]:
+        """Same as `quiet`, from sync code."""
+        return run_sync(self.quiet(name, why=why, by=by, wait=wait))
+
+    async def resume(
+        self, name: str, *, why: str = "", by: str | None = None, wait: Seconds = 10.0
+    ) -> dict[str, str | None]:
+        """Let a quiet worker or process claim tasks again; return who has applied it.
+
+        Raises:
+            NotAcceptedError: No live worker has this name or id.
+        """
+        store = await self._source.opened_store()
+        change = await workers.resume(store, name, by=by or current_user(_THROUGH), why=why)
+        return await workers.wait_for_reports(store, change, seconds_option("wait", wait))
+
+    def resume_sync(
+        self, name: str, *, why: str = "", by: str | None = None, wait: Seconds = 10.0
+    ) -> dict[str, str | None]:
+        """Same as `resume`, from sync code."""
+        return run_sync(self.resume(name, why=why, by=by, wait=wait))
+
+    async def reload(
+        self, name: str | None = None, *, why: str = "", by: str | None = None, wait: Seconds = "10m"
+    ) -> dict[str, str | None]:
+        """Restart every process of a worker, or of all workers, with the code now on its machine.
+
+        One process after the other takes no more tasks, lets the running ones end within the grace time, and
+        is replaced. In pools with `overlap=True` the new process starts first. If the new code cannot be
+        loaded, the old code keeps running, and the answer says why.
+
+        Args:
+            name: The worker's name; None: all workers.
+            why: For the audit log.
+            by: Who wants it; None: the user of this process.
+            wait: How long to wait for answers.
+
+        Raises:
+            NotAcceptedError: No live worker has this name, or there is none at all.
+        """
+        store = await self._source.opened_store()
+        change = await workers.reload(store, name, by=by or current_user(_THROUGH), why=why)
+        return await workers.wait_for_reports(store, change, seconds_option("wait", wait))
+
+    def reload_sync(
+        self, name: str | None = None, *, why: str = "", by: str | None = None, wait: Seconds = "10m"
+    ) -> dict[str, str | None]:
+        """Same as `reload`, from sync code."""
+        return run_sync(self.reload(name, why=why, by=by, wait=wait))
+
+    async def set_concurrency(
+        self,
+        pool: str,
+        concurrency: int | None,
+        *,
+        why: str = "",
+        by: str | None = None,
+        wait: Seconds = 10.0,
+    ) -> dict[str, str | None]:
+        """Change how many tasks each process of a pool runs at once; return who has applied it.
+
+        Args:
+            pool: The pool's name.
+            concurrency: None gives it back to the code. Until then the number counts, also after restarts.
+            why: For the audit log.
+            by: Who wants it; None: the user of this process.
+            wait: How long to wait for answers.
+
+        Raises:
+            OptionError: The number is not a whole number from 1.
+            NotAcceptedError: No live worker has such a pool.
+        """
+        number = None if concurrency is None else whole_option("concurrency", concurrency)
+        store, who = await self._source.opened_store(), by or current_user(_THROUGH)
+        change = await workers.set_concurrency(store, pool, number, by=who, why=why)
+        return await workers.wait_for_reports(store, change, seconds_option("wait", wait))
+
+    def set_concurrency_sync(
+        self,
+        pool: str,
+        concurrency: int | None,
+        *,
+        why: str = "",
+        by: str | None = None,
+        wait: Seconds = 10.0,
+    ) -> dict[str, str | None]:
+        """Same as `set_concurrency`, from sync code."""
+        return run_sync(self.set_concurrency(pool, concurrency, why=why, by=by, wait=wait))

@@ -245,6 +245,9 @@ class Core(HookLists):
                     "timeout": function.spec.timeout if function.spec.timeout < float("inf") else None,
                     "max_attempts": function.spec.max_attempts,
                     "signature": function.signature.text,
+                    "rate_limit": None
+                    if function.spec.rate_limit is None
+                    else [function.spec.rate_limit.amount, function.spec.rate_limit.seconds],
                 }
                 for name, function in sorted(self.functions.items())
             },

@@ -29,6 +29,8 @@ SHORT_HELPS: Mapping[str, str] = {
     "tasks": "List, show, cancel and retry tasks, or change their priority.",
     "queues": "List queues, pause and resume them, and wait until one is empty.",
     "functions": "List task functions, and pause and resume them.",
+    "limits": "List and set the rate limits of task functions.",
+    "pools": "List the pools of the live workers, and change their concurrency.",
     "upstreams": "Show upstreams, set their limits, and park, open or probe their gates.",
     "budget": "Show how much of each retry budget is used.",
     "dead": "List, show, redrive and purge dead letters, or write one as a test.",

@@ -21,20 +21,19 @@ _NAME = "health"
 
 
 class CommandWithHealth(click.Command):
-    """A command with one subcommand, `health`. Any other first word is an argument of the command itself."""
+    """A command with a few subcommands. Any other first word is an argument of the command itself."""
 
     @property
     def commands(self) -> dict[str, click.Command]:
-        """The subcommands of this one."""
+        """The subcommands of this one: `health`."""
         return {_NAME: health_of(self.name or "")}
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Return the context of the subcommand if the first word is `health`, else of this command."""
-        if args[:1] == [_NAME]:
-            beneath = self.commands[_NAME]
-            return beneath.make_context(f"{info_name} {_NAME}", args[1:], parent=parent, **extra)
+        """Return the context of the subcommand that the first word names, else of this command."""
+        if args and (beneath := self.commands.get(args[0])) is not None:
+            return beneath.make_context(f"{info_name} {args[0]}", args[1:], parent=parent, **extra)
         return super().make_context(info_name, args, parent=parent, **extra)
 
 

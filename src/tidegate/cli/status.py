@@ -26,6 +26,7 @@ from tidegate.limits.pauses import PauseKind
 from tidegate.operations.overview import Overview, read_overview
 from tidegate.policy.backlog import WORKERS
 from tidegate.store.common.stats_builder import estimate_drain
+from tidegate.store.controls import ControlKind
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.rows import QueueStats, WorkerRow
 
@@ -81,6 +82,7 @@ def overview_json(overview: Overview) -> dict[str, Any]:
         "upstreams": upstreams,
         "workers": workers,
         "pauses": jsonable(overview.pauses),
+        "controls": jsonable(overview.controls),
     }
 
 
@@ -94,6 +96,7 @@ def _print(overview: Overview) -> None:
         print_upstreams(overview.upstreams, overview.at)
         click.echo()
     _print_workers(overview)
+    _print_controls(overview)
     click.echo(f"\nat {moment(overview.at)}")
 
 
@@ -165,6 +168,20 @@ def _print_workers(overview: Overview) -> None:
                 "yellow",
             )
         )
+
+
+def _print_controls(overview: Overview) -> None:
+    """Print which workers are quiet, and which pools have another concurrency than in the code."""
+    for row in overview.controls:
+        if row.kind is ControlKind.QUIET and row.value == 1:
+            words = f"worker {row.name}: quiet"
+        elif row.kind is ControlKind.CONCURRENCY and row.value is not None:
+            words = f"pool {row.name}: concurrency {row.value}"
+        else:
+            continue
+        why = f" ({row.why})" if row.why else ""
+        when = format_since(row.changed_at, overview.at)
+        click.echo(style(printable(f"{words}, set {when} by {row.changed_by}{why}"), "yellow"))
 
 
 def _heartbeat(worker: WorkerRow, now: float) -> str:

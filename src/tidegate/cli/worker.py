@@ -10,13 +10,27 @@ import click
 from tidegate.cli.common import app_reference, log_format_option
 from tidegate.cli.health import CommandWithHealth
 from tidegate.cli.values import as_seconds
+from tidegate.cli.worker_control import quiet_command, reload_command, resume_command
 from tidegate.config import Config, load_config
 from tidegate.config.table import did_you_mean
 from tidegate.domain.readers import shown
 from tidegate.worker.settings import Pool, Timings
 
 
-@click.command("worker", cls=CommandWithHealth)
+class WorkerCommand(CommandWithHealth):
+    """`tidegate worker` with its subcommands."""
+
+    @property
+    def commands(self) -> dict[str, click.Command]:
+        """The subcommands of this one: `health`, `quiet`, `resume` and `reload`."""
+        return super().commands | {
+            "quiet": quiet_command,
+            "resume": resume_command,
+            "reload": reload_command,
+        }
+
+
+@click.command("worker", cls=WorkerCommand)
 @click.argument("app", metavar="[APP]", required=False)
 @click.option(
     "--pool", "names", multiple=True, metavar="NAME", help="Run only this pool of tidegate.toml. Repeatable."
@@ -49,10 +63,11 @@ def command(
     """Run the worker pools of APP (MODULE:NAME), as configured unless options override it.
 
     SIGTERM or Ctrl-C stops claiming and lets running tasks finish. Tasks that still run after the grace time
-    are released to the queue, without charging an attempt; a second signal releases them at once. SIGHUP
-    restarts the pool processes one by one, so that they load changed code.
+    are released to the queue, without charging an attempt; a second signal releases them at once. SIGHUP or
+    `tidegate worker reload` restarts the pool processes one by one, so that they load changed code.
 
-    `tidegate worker health` checks whether the worker is alive and ready.
+    `tidegate worker health` checks whether the worker is alive and ready. `tidegate worker quiet NAME` lets
+    it claim no more tasks, and `tidegate worker resume NAME` lets it claim again.
     """
     from tidegate.worker.supervisor.supervisor import run_worker
 

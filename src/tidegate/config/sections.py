@@ -93,6 +93,7 @@ def _read_pool(name: str, table: Table) -> Pool:
         "vram_limit": table.size,
         "child_runs": table.whole,
         "fatal_errors": table.texts,
+        "overlap": table.flag,
         "strict": table.flag,
     }
     values: dict[str, Any] = {key: read(key) for key, read in readers.items() if key in table}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.limits.pauses import Pause
+from tidegate.store.controls import ControlRow
 from tidegate.store.live_workers import find_live_workers, load_live_workers
 from tidegate.store.protocol import Store
 from tidegate.store.rows import QueueStats, WorkerRow
@@ -23,6 +24,8 @@ class Overview:
     workers: Sequence[WorkerRow]
     pauses: Sequence[Pause] = ()
     """The paused queues and functions."""
+    controls: Sequence[ControlRow] = ()
+    """What people want of workers."""
 
 
 async def read_overview(store: Store) -> Overview:
@@ -30,7 +33,8 @@ async def read_overview(store: Store) -> Overview:
     workers, now = await store.list_workers(), await store.now()
     unserved = find_live_workers(workers, await store.load_manifests(), now).unserved
     queues, upstreams = await store.get_queue_stats(unserved), await store.list_upstreams()
-    return Overview(await store.now(), queues, upstreams, workers, await store.list_pauses())
+    pauses, controls = await store.list_pauses(), await store.list_controls()
+    return Overview(await store.now(), queues, upstreams, workers, pauses, controls)
 
 
 async def read_queues(store: Store) -> list[QueueStats]:

@@ -89,13 +89,11 @@ async def wait_until_drained(
             raise WrongStateError(
                 f"the queue {shown(queue)} is paused, so its {tasks_left(found)} tasks do not start",
                 fix=f"run `tidegate queues resume {queue}` first",
-                queue=queue,
             )
         if ends_at is not None and loop.time() >= ends_at:
             raise ResultTimeoutError(
                 f"the queue {shown(queue)} still has {tasks_left(found)} tasks",
                 fix="wait longer, or see `tidegate status` for what they wait for",
-                queue=queue,
             )
         await store.wait_for_change(_LOOK_SECONDS)
         await asyncio.sleep(_LOOK_SECONDS)

@@ -31,7 +31,17 @@ from tidegate.web.protected_routes import (
     ResponseSpec,
     require_protected,
 )
-from tidegate.web.routes import browser_module, dead_letters, events, health, overview, pauses, submit, tasks
+from tidegate.web.routes import (
+    browser_module,
+    controls,
+    dead_letters,
+    events,
+    health,
+    overview,
+    pauses,
+    submit,
+    tasks,
+)
 from tidegate.web.settings import WebSettings
 from tidegate.web.tokens import Authenticate, TokenAuthenticator
 
@@ -61,7 +71,7 @@ def create_app(
     authenticate = authenticate or TokenAuthenticator(core_of(app).opened_store, settings)
     context, schemas = ApiContext(core_of(app), settings, authenticate), Schemas()
     protected = ProtectedRouter(schemas.named)
-    for routes in (submit, tasks, events, dead_letters, overview, pauses, health, browser_module):
+    for routes in (submit, tasks, events, dead_letters, overview, pauses, controls, health, browser_module):
         routes.add_routes(protected, context)
     api = _Api(
         settings,

@@ -98,3 +98,38 @@ class PauseFunctionRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The full name: `module:function`."""
     why: str = ""
     """The reason, shown wherever the pause is shown."""
+
+
+class WorkerRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A worker, or one of its processes."""
+
+    worker: str
+    """The name of a worker, or the id of one process."""
+    why: str = ""
+
+
+class ReloadRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Workers whose processes shall restart."""
+
+    worker: str | None = None
+    """The name of a worker; null for all workers."""
+    why: str = ""
+
+
+class SetPoolRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Another concurrency for a pool."""
+
+    pool: str
+    concurrency: int | None
+    """Tasks at once in each process; null for the code's own number."""
+    why: str = ""
+
+
+class RateLimitRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Another rate limit for a task function."""
+
+    function: str
+    """The full name: `module:function`."""
+    rate: str
+    """Such as `80/min`; `none` for no limit, `code` for the code's own limit."""
+    why: str = ""

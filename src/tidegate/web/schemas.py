@@ -282,6 +282,58 @@ class PauseResult(msgspec.Struct):
     """`paused`, `was paused already`, `resumed` or `was not paused`."""
 
 
+class ControlReportOut(msgspec.Struct):
+    """What one worker reported."""
+
+    reporter: str
+    """The id of a process; for a reload, `NAME@HOST` of a worker."""
+    version: int
+    """Of the change that it applied."""
+    answer: str
+    """`applied`, or what happened."""
+    reported_at: float
+
+
+class ControlOut(msgspec.Struct):
+    """One thing that is wanted of workers."""
+
+    kind: str
+    """`quiet`, `concurrency` or `reload`."""
+    name: str
+    """Of a worker, process or pool; `*` for all workers."""
+    value: int | None
+    """Quiet: 1 or 0. Concurrency: tasks at once; null for the code's own number. Reload: null."""
+    version: int
+    changed_at: float
+    changed_by: str
+    why: str
+    reports: list[ControlReportOut]
+
+
+class ControlsOut(msgspec.Struct):
+    """What is wanted of workers, by kind and name."""
+
+    controls: list[ControlOut]
+
+
+class ControlResult(msgspec.Struct):
+    """A change that was stored. The workers apply it within about a second."""
+
+    kind: str
+    name: str
+    version: int
+    reporters: list[str]
+    """Those that will report this version; see `GET /api/v1/controls`."""
+
+
+class RateLimitOut(msgspec.Struct):
+    """The rate limit of a task function that is in force now."""
+
+    function: str
+    limit: str
+    """For people: `80 in 1 min`."""
+
+
 class QueueOut(msgspec.Struct):
     """The statistics of one queue."""
 

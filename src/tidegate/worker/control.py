@@ -1,7 +1,8 @@
 """The messages between supervisor and pool process: one JSON object per line over a socket pair.
 
 To the process: `{"beat": moment}` (the lease holds until then, by the monotonic clock) and
-`{"ping": true}`, both answered by `pong`; `{"drain": seconds}`, `{"release": true}`, `{"lost": true}`.
+`{"ping": true}`, both answered by `pong`; `{"set": number, "concurrency": tasks, "quiet": whether}`,
+answered by `{"was_set": number}`; `{"drain": seconds}`, `{"release": true}`, `{"lost": true}`.
 To the supervisor: `{"ready": pid}`; `{"pong": true}` (with `{"busy": tasks}` after a ping);
 `{"leaving": why}` after a task called `ctx.replace_process`;
 `{"done": true, "killed": number of child processes it had to kill}`.

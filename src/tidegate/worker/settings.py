@@ -71,6 +71,9 @@ class Pool:
     """Tasks a child process runs before it is replaced, so that small leaks stay small."""
     fatal_errors: tuple[str, ...]
     """Words in an error's class or message after which its child process is replaced; `[]` for none."""
+    overlap: bool
+    """On a reload, whether a new process starts before the old one ends, so that no slot is lost meanwhile.
+    Both must fit into memory. If not, the old one ends first."""
     strict: bool
     """Whether, within each priority, a queue is served only if the queues before it have nothing ready. If
     not, tasks are taken by rank from all queues."""
@@ -92,6 +95,7 @@ class Pool:
         child_runs: int = 1_000,
         fatal_errors: Sequence[str] = ("CUDA error", "CUDA out of memory", "cudaError"),
         strict: bool = False,
+        overlap: bool = False,
         shares: Mapping[Priority | str, float] | Mapping[Priority, float] | Mapping[str, float] | None = None,
     ) -> None:
         pool = f"pool {name_option('pool name', name)}: "
@@ -108,6 +112,7 @@ class Pool:
             vram_limit=_size(f"{pool}vram_limit", vram_limit),
             child_runs=whole_option(f"{pool}child_runs", child_runs),
             fatal_errors=texts_option(f"{pool}fatal_errors", fatal_errors),
+            overlap=flag_option(f"{pool}overlap", overlap),
             strict=flag_option(f"{pool}strict", strict),
             shares=shares_option(f"{pool}shares", shares or {}),
         )

@@ -163,6 +163,16 @@ async def set_limits(db: Session, upstream: str, limits: Limits) -> bool:
     return True
 
 
+async def set_function_limits(db: Session, function: str, limits: Limits | None) -> None:
+    """Give a function another rate limit; None removes what is stored."""
+    if limits is None:
+        await db.run(db.sql("gates")["remove"], str(GateKind.FUNCTION), storable(function))
+        return
+    now = await db.now()
+    found = await ensure_row(db, now, GateRow(GateKind.FUNCTION, function, limits, Gate(since_at=now)))
+    await save(db, now, [with_limits(found, limits, now)])
+
+
 async def park_gate(db: Session, upstream: str, *, seconds: float | None, why: str) -> bool:
     """Park an upstream by hand; return whether the upstream exists."""
     return await _update_state(

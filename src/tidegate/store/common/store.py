@@ -26,6 +26,7 @@ from tidegate.store.common import (
     workers,
 )
 from tidegate.store.common.session import Session
+from tidegate.store.controls import ControlReport
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ProgressUpdate
 from tidegate.store.schedule_rows import DeclaredSet, DueSchedule, NewSchedule
@@ -182,7 +183,7 @@ class CommonStore(Store):
     retire_worker = write(workers.retire_worker, notify=True)
     list_orphans = read(workers.list_orphans)
     record_reaper_pass = write(workers.record_reaper_pass)
-    delete_retired_workers = write(workers.delete_retired_workers, alone=True)
+    delete_retired_workers = write(workers.delete_retired_workers)
 
     # --- dead letters ---
 
@@ -215,6 +216,15 @@ class CommonStore(Store):
     pause = write(control.pause, alone=True, notify=True)
     resume = write(control.resume, alone=True, notify=True)
     list_pauses = read(control.list_pauses)
+    set_control = write(control.set_control, alone=True, repeatable=False)
+    list_controls = read(control.list_controls)
+
+    async def report_controls(self, reports: Sequence[ControlReport]) -> None:
+        if reports:
+            await self._write(lambda db: control.report_controls(db, reports), alone=True)
+
+    list_control_reports = read(control.list_control_reports)
+    set_worker_slots = write(control.set_worker_slots, alone=True)
 
     # --- upstreams ---
 
@@ -222,6 +232,7 @@ class CommonStore(Store):
     list_gates = read(gates.rows)
     list_upstreams = read(gates.list_upstreams, snapshot=True)
     set_limits = write(gates.set_limits, notify=True)
+    set_function_limits = write(gates.set_function_limits, notify=True)
     park_gate = write(gates.park_gate, notify=True)
     open_gate = write(gates.open_gate, notify=True)
     request_probe = write(gates.request_probe, notify=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from tidegate.limits.pauses import Pause, PauseKind
+from tidegate.store.controls import ControlKind, ControlReport, ControlRow
 
 
 class Control(Protocol):
-    """Pauses, which every claim reads."""
+    """Pauses, which every claim reads; and what is wanted of workers, which each reads once a second."""
 
     async def pause(self, kind: PauseKind, name: str, *, by: str, why: str) -> bool:
         """Stop claims of a queue's or function's tasks, in every process; return whether it was not paused.
@@ -22,3 +24,18 @@ class Control(Protocol):
 
     async def list_pauses(self) -> list[Pause]:
         """Return every pause: those of queues first, each kind by name."""
+
+    async def set_control(self, kind: ControlKind, name: str, value: int | None, *, by: str, why: str) -> int:
+        """Store what is wanted of workers; return the version of the row. Each call makes a new version."""
+
+    async def list_controls(self) -> list[ControlRow]:
+        """Return everything that is wanted of workers, by kind and name."""
+
+    async def report_controls(self, reports: Sequence[ControlReport]) -> None:
+        """Store what workers have applied. Safe to repeat; a report of an older version changes nothing."""
+
+    async def list_control_reports(self, kind: ControlKind, name: str) -> list[ControlReport]:
+        """Return the reports on one row, by reporter."""
+
+    async def set_worker_slots(self, worker_id: str, slots: int) -> None:
+        """Record how many tasks a pool process runs at once now. An unknown worker is ignored."""

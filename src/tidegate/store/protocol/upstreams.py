@@ -36,6 +36,13 @@ class Upstreams(Protocol):
         The limits named in `limits.set_by_person` stay when an application declares others.
         """
 
+    async def set_function_limits(self, function: str, limits: Limits | None) -> None:
+        """Give a task function another rate limit, at once and for all processes.
+
+        With `limits.set_by_person`, it stays when an application declares another. None removes what is
+        stored, so that the function is not limited until an application declares a limit.
+        """
+
     async def park_gate(self, upstream: str, *, seconds: float | None, why: str) -> bool:
         """Park an upstream's gate by hand; return whether the upstream exists.
 

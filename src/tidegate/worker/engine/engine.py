@@ -34,6 +34,7 @@ from tidegate.worker.engine.executor import Executor
 from tidegate.worker.engine.fallback_outcome import undecidable_outcome
 from tidegate.worker.engine.finisher import Finisher
 from tidegate.worker.engine.lease import Lease
+from tidegate.worker.engine.live_settings import LiveSettings
 from tidegate.worker.engine.outcome_decider import OutcomeDecider
 from tidegate.worker.engine.run_hooks import run_start_hooks, run_stop_hooks
 from tidegate.worker.engine.run_log import RunLog
@@ -127,6 +128,7 @@ class Engine:
         self.emitter = Emitter(self._store, rng, self._on_lost)
         self.finisher = Finisher(self._store, rng, self._on_lost, before_write=self.emitter.write)
         self._claimer = self._new_claimer(rng)
+        self.live = LiveSettings(pool.concurrency, self._claimer.notify_slot_freed)
 
     def _new_claimer(self, rng: random.Random) -> Claimer:
         functions = self._app.functions.items()
@@ -139,7 +141,7 @@ class Engine:
             not_started=lambda: self.executor.not_started,
             child_functions=self._child_functions(),
             child_capacity=lambda: (
-                self._children.available if self._children is not None else self._pool.concurrency
+                self._children.available if self._children is not None else self.live.concurrency
             ),
             may_start=self._lease.is_held,
             start_task=self._start_task,
@@ -314,7 +316,7 @@ class Engine:
     def _free_slots(self) -> int:
         if self.finisher.pending > UNCONFIRMED_LIMIT:
             return 0
-        return self._pool.concurrency - self.executor.busy
+        return self.live.free_slots(self.executor.busy)
 
     def _on_child_available(self) -> None:
         self._claimer.notify_slot_freed()

@@ -75,6 +75,8 @@ class _SharedState:
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     grace: float = 0.0
     exit_code: int = 0
+    wanted: Message | None = None
+    """The settings received before there was an engine; None if there were none."""
 
 
 def main(argv: list[str]) -> int:
@@ -167,6 +169,8 @@ async def _serve(
     )
     with state.lock:
         state.engine, state.loop = engine, asyncio.get_running_loop()
+    if state.wanted is not None:
+        _apply_settings(engine, connection, state.wanted)
     engine.extend_lease(state.good_until)  # nothing starts before the first renewed lease
     if await _start_engine(engine, state):
         connection.send(ready=os.getpid())
@@ -235,6 +239,8 @@ def _apply_early(state: _SharedState, message: Message) -> None:
     """Apply one message while the application is imported; runs in the control thread."""
     if "beat" in message:
         state.good_until = message["beat"]
+    elif "set" in message:
+        state.wanted = message
     elif "ping" not in message:
         os._exit(0)  # drain, release or lost: no task has been claimed yet
 
@@ -248,7 +254,9 @@ def _apply(state: _SharedState, connection: ControlConnection, message: Message)
     elif "ping" in message:
         busy = engine.executor.busy
         connection.send(pong=True, busy=busy, problem=engine.problem)
-        set_title(f"pool {state.pool.name}: {busy} of {state.pool.concurrency} busy")
+        set_title(f"pool {state.pool.name}: {busy} of {engine.live.concurrency} busy")
+    elif "set" in message:
+        _apply_settings(engine, connection, message)
     elif "drain" in message:
         state.grace = message["drain"]
         state.ending.set()
@@ -256,6 +264,12 @@ def _apply(state: _SharedState, connection: ControlConnection, message: Message)
         _release_all(state)
     elif "lost" in message:
         engine.on_lease_lost()
+
+
+def _apply_settings(engine: Engine, connection: ControlConnection, message: Message) -> None:
+    """Apply what people want of this process, and confirm it."""
+    engine.live.apply(concurrency=message["concurrency"], is_quiet=message["quiet"])
+    connection.send(was_set=message["set"])
 
 
 def _on_supervisor_death(state: _SharedState) -> None:

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable
 
 from tidegate.domain.outcome import Fence
+from tidegate.store.controls import WantedSettings
 from tidegate.worker import scratch
 from tidegate.worker.children import process_tree
 from tidegate.worker.control import ControlConnection, Message
@@ -68,6 +69,12 @@ class PoolProcess:
         """How many of its child processes it had to kill because their tasks did not stop."""
         self.kill_reason = ""
         """Why the supervisor killed it; empty if it did not."""
+        self.wanted = WantedSettings()
+        """What people want of it, as it was last sent."""
+        self.concurrency = pool.concurrency
+        """How many tasks it runs at once, as it was last sent."""
+        self._sent_settings = 0
+        self._confirmed_settings = 0
         self.culprit: Fence | None = None
         """After its end: the run that had the loop; `NO_CULPRIT` if it ended on request."""
 
@@ -122,6 +129,18 @@ class PoolProcess:
         """Send it the moment until which its lease holds, by the monotonic clock. It must answer."""
         self.good_until = good_until
         self._request(beat=good_until)
+
+    def set(self, wanted: WantedSettings) -> None:
+        """Send it what people want of it. It confirms when it has applied that."""
+        self.wanted = wanted
+        self.concurrency = wanted.concurrency or self.pool.concurrency
+        self._sent_settings += 1
+        self._send(set=self._sent_settings, concurrency=self.concurrency, quiet=wanted.is_quiet)
+
+    @property
+    def has_confirmed(self) -> bool:
+        """Whether it has applied what was last sent. Before anything was sent, it has."""
+        return self._confirmed_settings == self._sent_settings
 
     def ping(self) -> None:
         """Send a ping, which it must answer."""
@@ -193,6 +212,7 @@ class PoolProcess:
         self._answered_at = time.monotonic()
         self.busy = message.get("busy", self.busy)
         self.problem = message.get("problem", self.problem)
+        self._confirmed_settings = message.get("was_set", self._confirmed_settings)
         self.children_killed = message.get("killed", self.children_killed)
         self.drain_reason = self.drain_reason or message.get("leaving", "")
         if "ready" in message:

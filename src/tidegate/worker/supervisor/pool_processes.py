@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidegate._version import __version__
+from tidegate.store.controls import WantedSettings
 from tidegate.store.protocol import Store
 from tidegate.store.rows import NewWorker
 from tidegate.worker.settings import Pool, Timings
@@ -45,6 +46,7 @@ class PoolProcesses:
         stopping: The worker's stop request.
         zombies: Paused while a process is started.
         rng: For jitter.
+        wanted: Returns what people want of a process that is starting.
         on_retired: Called when the tasks of a dead process can be requeued.
         on_bad_setup: Called when a process reports a wrong configuration; returns whether the worker stops.
         on_killed: Called when a process had to be killed while the worker stops.
@@ -58,6 +60,7 @@ class PoolProcesses:
         stopping: StopRequest,
         zombies: ZombieReaper,
         rng: random.Random,
+        wanted: Callable[[PoolProcess], WantedSettings] = lambda process: WantedSettings(),
         on_retired: Callable[[], Awaitable[None]],
         on_bad_setup: Callable[[Pool], bool],
         on_killed: Callable[[], None],
@@ -69,6 +72,7 @@ class PoolProcesses:
         self._stopping = stopping
         self._zombies = zombies
         self._rng = rng
+        self._wanted = wanted
         self._on_retired = on_retired
         self.on_bad_setup = on_bad_setup
         self.on_killed = on_killed
@@ -118,6 +122,28 @@ class PoolProcesses:
             else:
                 self._runners[key] = self._start_runner(pool)
         return kept
+
+    async def replace(self, runner: ProcessRunner, grace: float, why: str) -> None:
+        """Replace the process of a runner by a new one, and wait until that is ready.
+
+        The old one ends first, unless its pool has `overlap`: then it goes on until the new one is ready. If
+        the new one cannot start, this does not return.
+        """
+        if not runner.pool.overlap:
+            await runner.replace(grace, why)
+            return
+        key = next((key for key, each in self._runners.items() if each is runner), None)
+        if key is None:  # its pool was made smaller meanwhile
+            return
+        self._runners[key] = following = self._start_runner(runner.pool)
+        try:
+            await following.wait_ready()
+        except asyncio.CancelledError:
+            if self._runners.get(key) is following:
+                self._runners[key] = runner
+            following.stop(0.0)
+            raise
+        runner.stop(grace, why)
 
     async def wait_all_ended(self, watched: Iterable[asyncio.Task[None]]) -> None:
         """Wait until every runner has ended.
@@ -176,6 +202,8 @@ class PoolProcesses:
         with self._zombies.paused():
             await process.start()
             runner.attach(process)
+        if (wanted := self._wanted(process)).rows:
+            process.set(wanted)  # before its lease begins, so a quiet process claims nothing at its start
         row = NewWorker(
             id=process.worker_id,
             name=options.name,
@@ -183,7 +211,7 @@ class PoolProcesses:
             host=socket.gethostname(),
             pid=process.pid,
             queues=pool.queues,
-            slots=pool.concurrency,
+            slots=process.concurrency,
             lease_seconds=options.timings.lease,
             version=__version__,
             application=options.application,

@@ -113,13 +113,17 @@ class ProcessRunner:
         if process.is_ready:
             self._on_ready(process)
 
-    def stop(self, grace: float) -> None:
+    def stop(self, grace: float, why: str = "the worker stops") -> None:
         """Let its process end within `grace` seconds, and start no more."""
         self._stopping = True
         self._woken.set()
         self._replaced.set()
         if self.process is not None:
-            self.process.drain(grace, "the worker stops")
+            self.process.drain(grace, why)
+
+    async def wait_ready(self) -> None:
+        """Wait until a process of this runner is ready."""
+        await self._replaced.wait()
 
     async def replace(self, grace: float, why: str) -> None:
         """Replace the current process by a new one, and wait until that is ready.

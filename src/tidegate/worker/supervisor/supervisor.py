@@ -7,6 +7,7 @@ run_worker
     Heartbeat              renews the leases of processes that are alive
     StallWatch             kills processes that do not answer
     MemoryWatch            replaces or kills processes that use too much memory
+    ControlWatch           applies what people want of this worker
     MaintenanceLoop        promotes, reaps, deletes expired tasks
     ZombieReaper           reaps orphans that became our children
     StatusReporter         health, systemd, title
@@ -16,14 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import signal
 import socket
 import time
 from collections.abc import Sequence
 
-from tidegate._version import __version__
 from tidegate.errors import ConfigError
 from tidegate.schedule.declared import DECLARE_SECONDS, ScheduleDeclarer
 from tidegate.store.connect import absolute_url
@@ -37,16 +36,19 @@ from tidegate.worker.maintenance.loop import MaintenanceLoop
 from tidegate.worker.opening import open_with_retries
 from tidegate.worker.settings import Pool, Timings, drain_grace
 from tidegate.worker.supervisor.connections import log_connections, open_supervising
+from tidegate.worker.supervisor.control_watch import ControlWatch
 from tidegate.worker.supervisor.health import Health
 from tidegate.worker.supervisor.manifest import Manifest, read_manifest
 from tidegate.worker.supervisor.memory_watch import MemoryWatch
 from tidegate.worker.supervisor.pool_process import OVERDUE
 from tidegate.worker.supervisor.pool_processes import LaunchOptions, PoolProcesses
-from tidegate.worker.supervisor.reload import changed_sources
+from tidegate.worker.supervisor.process_runner import ProcessRunner
+from tidegate.worker.supervisor.reload import CodeReload, changed_sources
 from tidegate.worker.supervisor.stall_watch import StallWatch
 from tidegate.worker.supervisor.status_reporter import StatusReporter
 from tidegate.worker.supervisor.stop_request import StopRequest, close_or_exit
 from tidegate.worker.supervisor.unserved import warn_of_unserved
+from tidegate.worker.supervisor.worker_health import describe_worker
 from tidegate.worker.supervisor.zombie_reaper import ZombieReaper
 
 log = logging.getLogger("tidegate.supervisor")
@@ -107,6 +109,7 @@ class Supervisor:
     _store: Store
     _pools: PoolProcesses
     _heartbeat: Heartbeat
+    _control_watch: ControlWatch
     _maintenance: MaintenanceLoop
     _manifest: Manifest
     _declarer: ScheduleDeclarer
@@ -136,9 +139,12 @@ class Supervisor:
         self._status_reporter = StatusReporter(
             "worker", name, get_health=self._get_health, is_progressing=self._is_progressing
         )
-        self._reload_task: asyncio.Task[None] | None = None
-        self._is_serving = False
-        self._was_ready = False
+        self._code_reload = CodeReload(
+            load=self._load_new_code,
+            restart=lambda runner, grace, why: self._pools.replace(runner, grace, why),
+            on_begin=self._status_reporter.reloading,
+        )
+        self._is_serving = self._was_ready = False
         self._exit_code = 0
 
     async def run(self) -> int:
@@ -174,6 +180,7 @@ class Supervisor:
             on_retired=scratch.remove_for_lost_worker,
         )
         self._heartbeat = self._make_heartbeat()
+        self._control_watch = self._make_control_watch()
         self._pools = self._make_pools()
         self._is_serving = True
         if self._runs_maintenance:
@@ -190,6 +197,11 @@ class Supervisor:
         log.info("worker %s: %s", self._name, pools)
         unserved_check = None
         try:
+            await self._stopping.retry_until_stored(
+                "reading what is wanted of this worker",
+                self._control_watch.start,
+                last_seconds=self._timings.stop_grace,
+            )
             if not self._stopping.is_requested:
                 self._pools.resize(wanted, 0.0)
                 unserved_check = asyncio.create_task(
@@ -197,7 +209,7 @@ class Supervisor:
                 )
             await self._pools.wait_all_ended(watches)
         finally:
-            jobs = [*watches, *(job for job in (self._reload_task, unserved_check) if job is not None)]
+            jobs = [*watches, *filter(None, (self._code_reload.job, unserved_check))]
             for job in jobs:
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
@@ -216,6 +228,7 @@ class Supervisor:
     def _start_watches(self) -> list[asyncio.Task[None]]:
         works = {
             "heartbeat": self._heartbeat.run(),
+            "control": self._control_watch.run(),
             "stall watch": StallWatch(self._pools.processes, limit=self._timings.stall_limit).run(),
             "memory watch": MemoryWatch(self._pools.processes, grace=self._grace).run(),
         }
@@ -239,17 +252,15 @@ class Supervisor:
     def _wanted_pools(self) -> tuple[Pool, ...]:
         return self._manifest.pools if self._pools_override is None else tuple(self._pools_override)
 
-    async def _reload_code(self, why: str, grace: float) -> None:
-        """Restart every process, one after the other, if the current code can be loaded."""
-        self._status_reporter.reloading()
-        try:
-            manifest = await self._read_manifest()
-        except (ConfigError, OSError) as error:
-            log.error("%s: the new code cannot be loaded, the old code keeps running: %s", why, error)
-            return
+    async def _load_new_code(self, grace: float) -> list[ProcessRunner]:
+        """Read the manifest of the current code and adjust the pools; return the runners to restart.
+
+        Raises:
+            ConfigError: It cannot be loaded, or uses another database.
+        """
+        manifest = await self._read_manifest()
         if manifest.database_url != self._manifest.database_url:
-            log.error("%s: the application uses another database now: restart the worker", why)
-            return
+            raise ConfigError("the application uses another database now", fix="restart the worker")
         self._manifest = manifest
         self._declarer.schedule_set = manifest.schedule_set
         self._pools.schedule_set = manifest.schedule_set.fingerprint
@@ -261,9 +272,7 @@ class Supervisor:
         await self._stopping.retry_until_stored(
             "saving the manifest", save, last_seconds=self._timings.stop_grace
         )
-        for runner in self._pools.resize(self._wanted_pools(), grace):
-            await runner.replace(grace, why)
-        log.info("%s: every process has restarted", why)
+        return self._pools.resize(self._wanted_pools(), grace)
 
     # --- watching ----------------------------------------------------------------------------------------
 
@@ -274,12 +283,23 @@ class Supervisor:
             stopping=self._stopping,
             zombies=self._zombies,
             rng=self._rng,
+            wanted=self._control_watch.wanted,
             on_retired=self._requeue_orphans,
             on_bad_setup=self._on_bad_setup,
             on_killed=self._on_killed,
         )
         pools.schedule_set = self._manifest.schedule_set.fingerprint
         return pools
+
+    def _make_control_watch(self) -> ControlWatch:
+        return ControlWatch(
+            self._store,
+            name=self._name,
+            host=socket.gethostname(),
+            processes=lambda: self._pools.processes(),
+            reload=lambda why, on_end: self._code_reload.start(why, self._grace(), on_end),
+            rng=self._rng,
+        )
 
     def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(
@@ -316,27 +336,13 @@ class Supervisor:
 
     def _get_health(self) -> Health:
         """Return the current health of this worker."""
-        ready, wanted, processes = self._pools.ready(), len(self._pools), self._pools.processes()
-        self._was_ready = self._was_ready or ready > 0
-        busy, slots = sum(c.busy for c in processes), sum(c.pool.concurrency for c in processes)
-        problems = loops = self._pools.crash_loops()
-        if not wanted or ready < wanted:
-            problems = [*problems, f"{ready} of {wanted} pool processes are ready"]
-        problems = [*problems, *(f"pool {c.pool.name}: {c.problem}" for c in processes if c.problem)]
-        if self._reload_task is not None and not self._reload_task.done():
-            problems = [*problems, "it is restarting"]
-        if self._stopping.is_requested:
-            problems = [*problems, "it is stopping"]
-        summary = f"{ready} of {wanted} processes ready, {busy} of {slots} slots busy"
-        return Health(
-            kind="worker",
-            name=self._name,
-            pid=os.getpid(),
-            database_url=absolute_url(self._manifest.database_url),
-            version=__version__,
-            status="; ".join(["stopping"] * self._stopping.is_requested + [summary, *loops]),
-            problems=problems,
-            crash_loops=loops,
+        self._was_ready = self._was_ready or self._pools.ready() > 0
+        return describe_worker(
+            self._name,
+            self._pools,
+            absolute_url(self._manifest.database_url),
+            is_restarting=self._code_reload.is_running,
+            is_stopping=self._stopping.is_requested,
         )
 
     def _is_progressing(self) -> bool:
@@ -373,12 +379,8 @@ class Supervisor:
             self._pools.forward_signal(number)
 
     def _start_reload(self, why: str, grace: float) -> None:
-        if self._stopping.is_requested:
-            return
-        log.info("%s: restarting, one process after the other", why)
-        if self._reload_task is not None:
-            self._reload_task.cancel()
-        self._reload_task = asyncio.create_task(self._reload_code(why, grace), name="tidegate reload")
+        if not self._stopping.is_requested:
+            self._code_reload.start(why, grace)
 
     def _on_bad_setup(self, pool: Pool) -> bool:
         """Stop the worker, unless a process was ready before: then only this process is retried."""

@@ -48,6 +48,12 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) AS given
 WHERE g.kind = given.kind
     AND g.name = given.name
 
+-- name: remove
+-- 1 kind, 2 name
+DELETE FROM /*schema*/gate
+WHERE kind = $1
+    AND name = $2
+
 -- name: waiting
 -- Tasks that wait for each upstream: ready ones and those in the retry queue.
 SELECT upstream, 'ready', count(*)

@@ -17,3 +17,62 @@ WHERE kind = ?1
 SELECT kind, name, paused_at, paused_by, why
 FROM pause
 ORDER BY kind DESC, name
+
+-- name: set
+-- 1 kind, 2 name, 3 value or NULL, 4 at, 5 who, 6 why
+INSERT INTO control (kind, name, value, version, changed_at, changed_by, why)
+VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6)
+ON CONFLICT (kind, name) DO UPDATE
+SET
+    value = excluded.value,
+    version = control.version + 1,
+    changed_at = excluded.changed_at,
+    changed_by = excluded.changed_by,
+    why = excluded.why
+RETURNING version
+
+-- name: controls
+SELECT kind, name, value, version, changed_at, changed_by, why
+FROM control
+ORDER BY kind, name
+
+-- name: report
+-- A report of an older version than the stored one changes nothing.
+-- 1 kind, 2 name, 3 reporter, 4 version, 5 answer, 6 at
+INSERT INTO control_report (kind, name, reporter, version, answer, reported_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (kind, name, reporter) DO UPDATE
+SET
+    version = excluded.version,
+    answer = excluded.answer,
+    reported_at = excluded.reported_at
+WHERE excluded.version >= control_report.version
+
+-- name: reports
+-- 1 kind, 2 name
+SELECT reporter, version, reported_at, answer
+FROM control_report
+WHERE kind = ?1
+    AND name = ?2
+ORDER BY reporter
+
+-- name: set_slots
+-- 1 worker id, 2 slots
+UPDATE worker
+SET slots = ?2
+WHERE id = ?1
+
+-- name: forget_reports
+-- 1 at, 2 seconds since the report
+DELETE FROM control_report
+WHERE reported_at < ?1 - ?2
+    AND reporter NOT IN (SELECT id FROM worker)
+
+-- name: forget_processes
+-- What was wanted of a single process that is gone. The id of a process has 36 characters.
+-- 1 at, 2 seconds since the change
+DELETE FROM control
+WHERE changed_at < ?1 - ?2
+    AND kind = 'quiet'
+    AND length(name) = 36
+    AND name NOT IN (SELECT id FROM worker)

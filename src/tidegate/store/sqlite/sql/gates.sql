@@ -49,6 +49,12 @@ SET
     buckets = excluded.buckets,
     changed_at = excluded.changed_at
 
+-- name: remove
+-- 1 kind, 2 name
+DELETE FROM gate
+WHERE kind = ?1
+    AND name = ?2
+
 -- name: waiting
 -- Tasks that wait for each upstream: ready ones and those in the retry queue.
 SELECT upstream, 'ready', count(*)

@@ -1,0 +1,87 @@
+"""What people want of workers while they run, and what the workers report."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+ALL_WORKERS = "*"
+"""The name that means every worker."""
+APPLIED = "applied"
+"""The answer of a pool process that works as people want it."""
+STARTED = "started"
+"""The answer of a worker that is restarting its processes."""
+RESTARTED = "every process has restarted"
+"""The answer of a worker that has restarted its processes."""
+
+
+class ControlKind(StrEnum):
+    """What people can want of workers."""
+
+    QUIET = "quiet"
+    """Claim no more tasks, finish those that run, and stay up. Named by worker or process id."""
+    CONCURRENCY = "concurrency"
+    """How many tasks each process of a pool runs at once. Named by pool."""
+    RELOAD = "reload"
+    """Restart every process, so that it loads changed code. Named by worker, or `*` for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRow:
+    """One thing that is wanted."""
+
+    kind: ControlKind
+    name: str
+    value: int | None
+    """Quiet: 1 or 0. Concurrency: tasks at once; None for the code's own number. Reload: None."""
+    version: int
+    """Rises with each change of this row."""
+    changed_at: float
+    changed_by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlReport:
+    """One worker's report that it applied a row."""
+
+    kind: ControlKind
+    name: str
+    reporter: str
+    """The id of a pool process; for a reload, `NAME@HOST` of a worker."""
+    version: int
+    """Of the row that it applied."""
+    answer: str
+    """`applied`, or what happened."""
+    reported_at: float = 0.0
+    """Set by the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSettings:
+    """What is wanted of one pool process, and the rows that say so."""
+
+    is_quiet: bool = False
+    concurrency: int | None = None
+    """None: the code's own number."""
+    rows: tuple[ControlRow, ...] = ()
+
+
+def wanted_settings(rows: Iterable[ControlRow], *, worker: str, worker_id: str, pool: str) -> WantedSettings:
+    """Return what is wanted of one pool process.
+
+    It is quiet if its worker or itself was made quiet.
+    """
+    mine = tuple(row for row in rows if _concerns(row, worker, worker_id, pool))
+    numbers = [row.value for row in mine if row.kind is ControlKind.CONCURRENCY]
+    return WantedSettings(
+        is_quiet=any(row.value == 1 for row in mine if row.kind is ControlKind.QUIET),
+        concurrency=numbers[0] if numbers else None,
+        rows=mine,
+    )
+
+
+def _concerns(row: ControlRow, worker: str, worker_id: str, pool: str) -> bool:
+    names: Collection[str] = (worker, worker_id) if row.kind is ControlKind.QUIET else (pool,)
+    return row.kind is not ControlKind.RELOAD and row.name in names
