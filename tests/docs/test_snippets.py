@@ -6,11 +6,10 @@ import re
 import shlex
 import sys
 
-import click
 import pytest
+from known_commands import require_known
 from pages import PAGES, ROOT, Block, blocks, commands
 
-from tidegate.cli import program
 from tidegate.config import load_config
 
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]
@@ -58,26 +57,9 @@ def test_every_command_on_the_pages_exists_with_its_options(line: str):
     for part in re.split(r" *(?:&&|[&;|]) *", line):
         words = shlex.split(part)
         if words[:1] == ["tidegate"]:
-            _demand(words[1:], line)
+            require_known(words[1:], line)
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.startswith("make ")])
 def test_every_make_target_on_the_pages_exists(line: str):
     assert shlex.split(line)[1] in TARGETS
-
-
-def _demand(words: list[str], line: str) -> None:
-    """Fail unless click knows every subcommand and option; values are not looked at."""
-    command: click.Command = program
-    context = click.Context(command)
-    while words and (isinstance(command, click.Group) or words[0] in getattr(command, "commands", ())):
-        name = words.pop(0)
-        found = (
-            command.get_command(context, name) if isinstance(command, click.Group) else command.commands[name]
-        )
-        assert found is not None, line
-        command = found
-    names = [(*parameter.opts, *parameter.secondary_opts) for parameter in command.params]
-    options = {name for both in names for name in both} | {"--help"}
-    unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in options]
-    assert unknown == [], line

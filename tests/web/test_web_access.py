@@ -235,6 +235,8 @@ async def test_pages_of_other_origins_and_other_hosts_get_nothing_by_any_method(
             ("GET", "/api/v1/tasks"), ("GET", "/livez"), ("OPTIONS", "/api/v1/tasks"), ("HEAD", "/api/v1/tasks"),
             ("POST", f"/api/v1/tasks/{task_id}/cancel"), ("GET", f"/api/v1/tasks/{task_id}/events"),
         ):  # fmt: skip
+            if "Host" in headers and path == "/livez":
+                continue  # a probe
             answer = await client.request(method, path, headers=headers)
             assert answer.status_code == (421 if "Host" in headers else 403), (method, path)
         url = f"{api.url.replace('http', 'ws')}/api/v1/tasks/{task_id}/socket"

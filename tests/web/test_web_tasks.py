@@ -271,6 +271,25 @@ async def test_it_reports_liveness_and_readiness(app: Tidegate, monkeypatch: pyt
         assert "the disk" not in answer.text
 
 
+async def test_probes_by_the_address_of_the_machine_are_answered(
+    app: Tidegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate import StoreUnavailableError
+
+    async def away() -> float:
+        raise StoreUnavailableError("the disk is gone")
+
+    probe = {"Host": "10.1.2.3:4180", "User-Agent": "kube-probe/1.34"}
+    async with served(app) as api, api.client() as client:
+        assert (await client.get("/livez", headers=probe)).status_code == 200
+        assert (await client.get("/readyz", headers=probe)).status_code == 200
+        assert (await client.get("/api/v1/queues", headers=probe)).status_code == 421
+
+        monkeypatch.setattr(core_of(app).store, "now", away)
+        assert "the disk" in (await client.get("/readyz")).text  # everybody here is an admin
+        assert "the disk" not in (await client.get("/readyz", headers=probe)).text
+
+
 @pytest.mark.parametrize(
     ("role", "tenant", "is_reported"),
     [

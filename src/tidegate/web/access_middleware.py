@@ -14,7 +14,9 @@ from tidegate.web.problems import PAGES, PROBLEM_TYPES, Problem, problem_of, ref
 from tidegate.web.settings import LOOPBACK, WebSettings
 from tidegate.web.tokens import Authenticate, require_principal
 
-PUBLIC = ("/", "/livez", "/readyz", "/api/v1/tidegate.js")
+PROBES = ("/livez", "/readyz")
+"""Paths that may be asked under any host name: Kubernetes and load balancers use the address of the machine."""
+PUBLIC = ("/", *PROBES, "/api/v1/tidegate.js")
 """Paths that need no token. The pages that describe problems need none either."""
 
 BATCH = "/api/v1/tasks/batch"
@@ -56,9 +58,10 @@ class AccessMiddleware:
         await self._app(scope, self._with_size_limit(scope, receive) if is_http else receive, send)
 
     async def _admit(self, connection: HTTPConnection) -> None:
-        require_host(connection, self._hosts)
-        self._require_origin(connection)
         path = _path(connection.scope)
+        if path not in PROBES:
+            require_host(connection, self._hosts)
+        self._require_origin(connection)
         if not (path in PUBLIC or path.startswith(PAGES)):
             try:
                 connection.scope["tidegate"] = await require_principal(self._authenticate, connection)

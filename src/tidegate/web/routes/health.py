@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from tidegate.errors import StoreUnavailableError, TidegateError
+from tidegate.web.access_middleware import known_hosts, require_host
 from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.problems import NO_STORE, PAGES, PROBLEM_TYPES, Problem
 from tidegate.web.protected_routes import READERS, ProtectedRouter, ResponseSpec
@@ -78,9 +79,11 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
 async def _may_see_detail(context: ApiContext, request: Request) -> bool:
     """Return whether a request may see the store's error, which names files and hosts of the installation.
 
-    While the store cannot be reached, only tokens that were used a moment ago are known.
+    While the store cannot be reached, only tokens that were used a moment ago are known. Under a foreign host
+    name nobody may: a page of another site may have sent the request to its own name for this machine.
     """
     try:
+        require_host(request, known_hosts(context.settings))
         async with asyncio.timeout(READY_SECONDS):
             principal = await context.authenticate(request)
     except (TimeoutError, TidegateError, Problem):
