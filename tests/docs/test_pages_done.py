@@ -50,7 +50,16 @@ def _with_dead_letters(session: Session) -> None:
     session.enter("tidegate dead ls", shown=["3 of 3 dead letters"])
 
 
-SET_UP: dict[str, Callable[[Session], None]] = {"operate": _with_dead_letters}
+def _with_a_database(session: Session) -> None:
+    """A queue without tasks and workers."""
+    session.enter("tidegate db upgrade")
+
+
+SET_UP: dict[str, Callable[[Session], None]] = {
+    "control-live": _with_a_database,
+    "operate": _with_dead_letters,
+}
+SLOW = {"operate"}
 
 
 def _do(name: str, tmp_path: Path, environment: dict[str, str]) -> None:
@@ -63,7 +72,10 @@ def _do(name: str, tmp_path: Path, environment: dict[str, str]) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", [*EMPTY, *(pytest.param(name, marks=pytest.mark.slow) for name in SET_UP)])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in [*EMPTY, *SET_UP]],
+)
 def test_what_the_page_shows_can_be_done_as_printed(name: str, tmp_path: Path) -> None:
     _do(name, tmp_path, {})
 
