@@ -15,7 +15,7 @@ from tidegate.web.settings import LOOPBACK, WebSettings
 from tidegate.web.tokens import Authenticate, require_principal
 
 PROBES = ("/livez", "/readyz")
-"""Paths that may be asked under any host name: Kubernetes and load balancers use the address of the machine."""
+"""Paths that may be asked under any host name: Kubernetes and load balancers use the machine's address."""
 PUBLIC = ("/", *PROBES, "/api/v1/tidegate.js")
 """Paths that need no token. The pages that describe problems need none either."""
 
