@@ -59,6 +59,7 @@ def test_every_setting_of_a_pool_is_on_the_page_with_its_default():
         "vram_limit": "none",
         "child_runs": str(default.child_runs),
         "fatal_errors": json.dumps(default.fatal_errors),
+        "overlap": "false",
         "strict": "false",
         "shares": f"{{ {shares} }}",
     }
