@@ -31,6 +31,9 @@ ROOM_IN_MEMORY = 3 << 30
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     folder_times.add_option(parser)
+    parser.addoption(
+        "--schedule-seconds", type=float, default=30.0, help="how long the schedules under kills run"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -20,6 +20,7 @@ MADE_BY_TIDEGATE = frozenset(
             "DeadLetterAdmin",
             "FunctionAdmin",
             "QueueAdmin",
+            "ScheduleAdmin",
             "TaskAdmin",
             "UpstreamAdmin",
             "WorkerAdmin",

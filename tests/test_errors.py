@@ -36,6 +36,7 @@ from tidegate import (
     Tidegate,
     TidegateError,
     UnknownFunctionError,
+    UnknownScheduleError,
     UnknownUpstreamError,
     UpstreamParkedError,
     WrongStateError,
@@ -209,6 +210,11 @@ CASES: dict[str, Case] = {
         UnknownUpstreamError,
         {"upstream": "nope"},
     ),
+    "an unknown schedule": (
+        lambda app: app.admin.schedules.pause("nope"),
+        UnknownScheduleError,
+        {"schedule": "nope"},
+    ),
     "a redrive of a function that nobody declares": (
         lambda app: app.admin.dead_letters.redrive(function="nope"),
         NotAcceptedError,
@@ -344,6 +350,7 @@ REQUIRED = {
     "TaskFailedError": {"task_id", "reason", "error_class", "error_message"},
     "TaskNotFoundError": {"task_id"},
     "UnknownFunctionError": {"function"},
+    "UnknownScheduleError": {"schedule"},
     "UnknownUpstreamError": {"upstream"},
     "UpstreamParkedError": {"upstream", "reason", "wait_seconds"},
 }

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
         DeadLetterAdmin,
         FunctionAdmin,
         QueueAdmin,
+        ScheduleAdmin,
         TaskAdmin,
         UpstreamAdmin,
         WorkerAdmin,
     )
+    from tidegate.admin.schedule_values import PlannedTick, ScheduleStatus, TickStatus
     from tidegate.admin.tasks import TaskFilters
     from tidegate.admin.values import (
         DeadLetter,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from tidegate.configured import CallArguments, ConfiguredTaskFunction, PreparedTask
     from tidegate.context import Context, Progress, RetryRequested, TaskStopped
     from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
+    from tidegate.domain.schedule import CatchUp, Overlap, TickOutcome
     from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Jitter, Polynomial, Priority, Rule
     from tidegate.domain.states import State
     from tidegate.domain.usage import Usage, UsageTotals
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
         TaskNotFoundError,
         TidegateError,
         UnknownFunctionError,
+        UnknownScheduleError,
         UnknownUpstreamError,
         UpstreamError,
         UpstreamParkedError,
@@ -94,6 +98,7 @@ __all__ = [
     "CallTimes",
     "CallTooLargeError",
     "CancelStatus",
+    "CatchUp",
     "Chunk",
     "Classifier",
     "ConfigError",
@@ -125,10 +130,12 @@ __all__ = [
     "ManualCall",
     "NotAcceptedError",
     "OptionError",
+    "Overlap",
     "ParkedBy",
     "PauseKind",
     "PauseStatus",
     "Permanent",
+    "PlannedTick",
     "Polynomial",
     "Pool",
     "PreparedTask",
@@ -143,8 +150,10 @@ __all__ = [
     "RetryBudgetStatus",
     "RetryRequested",
     "Rule",
+    "ScheduleAdmin",
     "ScheduleDecorator",
     "ScheduleSettings",
+    "ScheduleStatus",
     "SchemaError",
     "State",
     "StoreBusyError",
@@ -159,11 +168,14 @@ __all__ = [
     "TaskSettings",
     "TaskStatus",
     "TaskStopped",
+    "TickOutcome",
+    "TickStatus",
     "Tidegate",
     "TidegateError",
     "Timings",
     "Transient",
     "UnknownFunctionError",
+    "UnknownScheduleError",
     "UnknownUpstreamError",
     "Unstorable",
     "Upstream",
@@ -189,7 +201,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "NO_LIMIT": "tidegate.domain.spec",
     "ActionStatus": "tidegate.store.rows",
     "Admin": "tidegate.admin",
     "ArgumentsError": "tidegate.errors",
@@ -197,6 +208,7 @@ _HOMES = {
     "CallTimes": "tidegate.calls.settings",
     "CallTooLargeError": "tidegate.errors",
     "CancelStatus": "tidegate.store.rows",
+    "CatchUp": "tidegate.domain.schedule",
     "Chunk": "tidegate.values",
     "Classifier": "tidegate.policy.classify",
     "ConfigError": "tidegate.errors",
@@ -226,12 +238,15 @@ _HOMES = {
     "KeyConflictError": "tidegate.errors",
     "LastFailure": "tidegate.domain.failure",
     "ManualCall": "tidegate.calls.manual_call",
+    "NO_LIMIT": "tidegate.domain.spec",
     "NotAcceptedError": "tidegate.errors",
     "OptionError": "tidegate.errors",
+    "Overlap": "tidegate.domain.schedule",
     "ParkedBy": "tidegate.limits.values",
     "PauseKind": "tidegate.limits.pauses",
     "PauseStatus": "tidegate.admin.values",
     "Permanent": "tidegate.verdicts",
+    "PlannedTick": "tidegate.admin.schedule_values",
     "Polynomial": "tidegate.domain.spec",
     "Pool": "tidegate.worker.settings",
     "PreparedTask": "tidegate.configured",
@@ -246,8 +261,10 @@ _HOMES = {
     "RetryBudgetStatus": "tidegate.admin.values",
     "RetryRequested": "tidegate.context",
     "Rule": "tidegate.domain.spec",
+    "ScheduleAdmin": "tidegate.admin",
     "ScheduleDecorator": "tidegate.application.task_schedule",
     "ScheduleSettings": "tidegate.application.task_schedule",
+    "ScheduleStatus": "tidegate.admin.schedule_values",
     "SchemaError": "tidegate.errors",
     "State": "tidegate.domain.states",
     "StoreBusyError": "tidegate.errors",
@@ -262,11 +279,14 @@ _HOMES = {
     "TaskSettings": "tidegate.task_settings",
     "TaskStatus": "tidegate.values",
     "TaskStopped": "tidegate.context",
+    "TickOutcome": "tidegate.domain.schedule",
+    "TickStatus": "tidegate.admin.schedule_values",
     "Tidegate": "tidegate.app",
     "TidegateError": "tidegate.errors",
     "Timings": "tidegate.worker.settings",
     "Transient": "tidegate.verdicts",
     "UnknownFunctionError": "tidegate.errors",
+    "UnknownScheduleError": "tidegate.errors",
     "UnknownUpstreamError": "tidegate.errors",
     "Unstorable": "tidegate.codec",
     "Upstream": "tidegate.calls.upstream",

@@ -9,7 +9,8 @@
     │   │   ├── TaskNotFoundError
     │   │   └── WrongStateError
     │   ├── UnknownFunctionError   no such task function is declared
-    │   └── UnknownUpstreamError   no such upstream is known to the store
+    │   ├── UnknownUpstreamError   no such upstream is known to the store
+    │   └── UnknownScheduleError   no schedule of that name is stored
     ├── ConfigError                fix the configuration
     │   └── SchemaError            the database's schema is older or too new
     ├── StoreError                 try again
@@ -142,6 +143,14 @@ class UnknownUpstreamError(UsageError):
 
     code = "TG111"
     upstream: str = ""
+    """The name that the caller gave."""
+
+
+class UnknownScheduleError(UsageError):
+    """No schedule of that name is stored."""
+
+    code = "TG112"
+    schedule: str = ""
     """The name that the caller gave."""
 
 

@@ -55,11 +55,22 @@ TABLE: dict[tuple[str, str], str] = {
     ("POST", "/api/v1/workers/reload"): "operator admin, whole",
     ("POST", "/api/v1/pools/set"): "operator admin, whole",
     ("POST", "/api/v1/functions/rate-limit"): "operator admin, whole",
+    ("GET", "/api/v1/schedules"): "viewer operator admin, whole",
+    ("POST", "/api/v1/schedules"): "operator admin, whole",
+    ("GET", "/api/v1/schedules/{name}"): "viewer operator admin, whole",
+    ("PATCH", "/api/v1/schedules/{name}"): "operator admin, whole",
+    ("DELETE", "/api/v1/schedules/{name}"): "operator admin, whole",
+    ("POST", "/api/v1/schedules/{name}/pause"): "operator admin, whole",
+    ("POST", "/api/v1/schedules/{name}/resume"): "operator admin, whole",
+    ("POST", "/api/v1/schedules/{name}/run"): "operator admin, whole",
+    ("GET", "/api/v1/schedules/{name}/preview"): "viewer operator admin, whole",
+    ("GET", "/api/v1/schedules/{name}/ticks"): "viewer operator admin, whole",
     ("GET", "/api/v1/workers"): "viewer operator admin, whole",
     ("GET", "/api/v1/audit"): "admin, whole",
     ("GET", "/api/v1/openapi.json"): "submitter viewer operator admin",
 }
 """The roles of each route as people wrote them down, apart from the code."""
+SCHEDULE = "seen"
 
 
 def expected(method: str, path: str, role: str, tenant: str | None, owner: str) -> str:
@@ -75,7 +86,7 @@ async def answered(
     client: httpx2.AsyncClient, method: str, path: str, token: str | None, task_id: str
 ) -> str:
     """Use a route; return how it was taken."""
-    target = path.replace("{task_id}", task_id)
+    target = path.replace("{task_id}", task_id).replace("{name}", SCHEDULE)
     headers = bearer(token) if token else {}
     if method == "WEBSOCKET":
         url = str(client.base_url).replace("http", "ws").rstrip("/") + target
@@ -89,6 +100,13 @@ async def answered(
             code = answer.status_code
     assert code < 500
     return {401: "unknown", 403: "forbidden", 404: "not found"}.get(code, "let in")
+
+
+async def declare_schedule(app: Tidegate) -> None:
+    """Store a schedule that no request can remove."""
+    app.schedule("@yearly", name=SCHEDULE, args=(1, 2))(app.function("web:add"))
+    async with app.worker():
+        pass
 
 
 async def store_task(app: Tidegate, tenant: str) -> str:
@@ -109,6 +127,7 @@ async def test_every_route_and_socket_of_the_document_is_in_the_table(app: Tideg
 async def test_every_route_takes_its_roles_and_shows_a_tenant_its_own_only(app: Tidegate) -> None:
     principals = list(itertools.product(Role, ("acme", "other", None)))
     tokens = {one: await make(app, *one) for one in principals}
+    await declare_schedule(app)
     async with served(app) as api, api.client() as client:
         for (method, path), owner in itertools.product(TABLE, ("acme", "")):
             if owner == "" and "{task_id}" not in path:

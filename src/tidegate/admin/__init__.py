@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegate.admin.dead_letters import DeadLetterAdmin
 from tidegate.admin.queues import FunctionAdmin, QueueAdmin, WorkerAdmin
+from tidegate.admin.schedules import ScheduleAdmin
 from tidegate.admin.source import AdminSource
 from tidegate.admin.tasks import TaskAdmin
 from tidegate.admin.upstreams import UpstreamAdmin
@@ -29,6 +30,8 @@ class Admin:
         """List, count, redrive and purge dead tasks."""
         self.upstreams = UpstreamAdmin(source)
         """Park, open and probe upstreams, and set their limits."""
+        self.schedules = ScheduleAdmin(source)
+        """List, add, edit, pause, run and preview schedules."""
         self.workers = WorkerAdmin(source)
         """The worker processes: quiet, resume and reload them, and change the concurrency of pools."""
 
@@ -38,6 +41,7 @@ __all__ = [
     "DeadLetterAdmin",
     "FunctionAdmin",
     "QueueAdmin",
+    "ScheduleAdmin",
     "TaskAdmin",
     "UpstreamAdmin",
     "WorkerAdmin",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidegate.calls.upstream import Upstream
 from tidegate.limits.settings import LimitDeclaration
 from tidegate.store.protocol import Store
+from tidegate.task import TaskFunction
 from tidegate.worker.application import Runnable
 
 
@@ -17,6 +18,14 @@ class AdminSource(Protocol):
     @property
     def functions(self) -> Mapping[str, Runnable]:
         """The task functions that it declares, by name."""
+        ...
+
+    def function(self, name: str) -> TaskFunction[Any, Any, Any]:
+        """Return the task function of that name.
+
+        Raises:
+            UnknownFunctionError: It declares none of that name.
+        """
         ...
 
     @property

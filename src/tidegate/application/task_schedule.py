@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar
 
 from tidegate.domain.readers import Seconds, duration_deadline, require_names, wrong
 from tidegate.domain.schedule import ScheduleRule
-from tidegate.domain.spec import Priority
+from tidegate.domain.spec import NO_LIMIT, Priority
 from tidegate.errors import ArgumentsError, ConfigError, UsageError
 from tidegate.options import read_options
 from tidegate.schedule.declared import DeclaredSchedule
@@ -20,7 +20,7 @@ from tidegate.schedule.options import (
     read_rule,
     schedule_name_option,
 )
-from tidegate.schedule.scheduled_tasks import scheduled_task
+from tidegate.schedule.scheduled_tasks import scheduled_task, stored_limit
 from tidegate.store.rows import NewTask
 from tidegate.task import TaskFunction
 
@@ -185,6 +185,30 @@ def read_task_options(given: Mapping[str, Any]) -> dict[str, Any]:
         options["deadline"] = duration_deadline("deadline", options["deadline"])
     read_options(options)
     return options
+
+
+def changed_task_fields(
+    function: TaskFunction[..., Any, Any] | None, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of `ScheduledTask` that settings change.
+
+    Args:
+        function: The task function, if `args` is among them.
+        settings: Settings of a schedule.
+
+    Raises:
+        OptionError: A value is invalid.
+        ArgumentsError: The arguments do not fit the function.
+    """
+    fields = read_options(read_task_options(settings))
+    if (total := fields.get("total_timeout_seconds")) is not None:
+        fields["total_timeout_seconds"] = stored_limit(total)
+    if fields.get("deadline_seconds") == NO_LIMIT:
+        fields["deadline_seconds"] = None
+    if "args" in settings and function is not None:
+        made = scheduled_task(prepare_task(function, read_args(settings["args"]), {}))
+        fields |= {"args": made.args, "codec_tag": made.codec_tag, "fingerprint": made.fingerprint}
+    return fields
 
 
 class ScheduleDecorator:

@@ -31,6 +31,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "functions": "List task functions, and pause and resume them.",
     "limits": "List and set the rate limits of task functions.",
     "pools": "List the pools of the live workers, and change their concurrency.",
+    "schedules": "Show, add, edit, pause, run and preview schedules.",
     "upstreams": "Show upstreams, set their limits, and park, open or probe their gates.",
     "budget": "Show how much of each retry budget is used.",
     "dead": "List, show, redrive and purge dead letters, or write one as a test.",

@@ -112,13 +112,13 @@ def command(
         raise click.UsageError("--timeout needs --wait")
     application = load_app(app)
     declared = application.function(function)
-    payload = json.dumps({"a": [json_or_text(text) for text in args], "k": _by_name(named, kwargs)})
+    payload = json.dumps({"a": [json_or_text(text) for text in args], "k": arguments_by_name(named, kwargs)})
     positional, keyword = declared.signature.load(payload.encode())
     task = declared.using(**options).prepare(*positional, **keyword).new_task
     return run(_store(application, database, task, _Wait(wait, timeout), as_json))
 
 
-def _by_name(named: Sequence[tuple[str, str]], kwargs: str | None) -> dict[str, Any]:
+def arguments_by_name(named: Sequence[tuple[str, str]], kwargs: str | None) -> dict[str, Any]:
     """Return the arguments by name from `--kwargs` and `--arg`."""
     values: Any = {}
     if kwargs is not None:

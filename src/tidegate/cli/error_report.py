@@ -18,6 +18,7 @@ from tidegate.errors import (
     TaskNotFoundError,
     TidegateError,
     UnknownFunctionError,
+    UnknownScheduleError,
     UnknownUpstreamError,
     UsageError,
 )
@@ -35,6 +36,7 @@ _EXIT_CODES: tuple[tuple[type[TidegateError], int], ...] = (
     (TaskNotFoundError, NOT_FOUND),
     (UnknownFunctionError, NOT_FOUND),
     (UnknownUpstreamError, NOT_FOUND),
+    (UnknownScheduleError, NOT_FOUND),
     (NotAcceptedError, CONFLICT),
     (KeyConflictError, CONFLICT),
     (UsageError, USAGE),

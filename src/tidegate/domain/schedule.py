@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from tidegate.domain.spec import Priority
 
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 LABEL_PREFIX = "tidegate."
 """Labels that begin so belong to Tidegate: an enqueue cannot set them."""
 SCHEDULE_LABEL = "tidegate.schedule"
@@ -101,6 +102,14 @@ class ScheduleRule:
     def when(self) -> str:
         """What decides the moments of its ticks: two rules with equal texts tick at the same moments."""
         return f"every {self.every_seconds}s" if self.every_seconds else f"{self.cron} {self.timezone}"
+
+    @property
+    def expression(self) -> str:
+        """What a person writes: five fields of cron, or `every 30s`, `every 2h`."""
+        if not self.every_seconds:
+            return self.cron
+        size, unit = next((size, unit) for size, unit in _UNITS if self.every_seconds % size == 0)
+        return f"every {self.every_seconds // size}{unit}"
 
     @property
     def most_queued(self) -> int:

@@ -13,6 +13,7 @@ from tidegate.errors import (
     CallTooLargeError,
     KeyConflictError,
     NotAcceptedError,
+    UnknownScheduleError,
     UnknownUpstreamError,
     UpstreamError,
     UsageError,
@@ -184,7 +185,10 @@ def _misuse(exc: BaseException) -> Failure | None:
     causes, _ = chain(exc)
     misuse = next((link for link in causes if isinstance(link, UsageError)), None)
     # These depend on the store or on other processes, so the next run may succeed.
-    if misuse is None or isinstance(misuse, NotAcceptedError | KeyConflictError | UnknownUpstreamError):
+    if misuse is None or isinstance(
+        misuse,
+        NotAcceptedError | KeyConflictError | UnknownUpstreamError | UnknownScheduleError,
+    ):
         return None
     return Failure(
         Verdict.PERMANENT,

@@ -181,6 +181,15 @@ def count_ticks(rule: ScheduleRule, *, after: float, until: float, most: int) ->
     return sum(1 for _ in itertools.islice(ticks, most))
 
 
+def describe(rule: ScheduleRule) -> str:
+    """Return when a rule ticks, in words."""
+    if rule.every_seconds:
+        return f"Every {rule.every_seconds} s"
+    from cronsim import CronSim
+
+    return CronSim(rule.cron, datetime(2024, 1, 1, tzinfo=UTC)).explain()
+
+
 @dataclass(frozen=True, slots=True)
 class PreviewedTick:
     """One tick of a preview."""

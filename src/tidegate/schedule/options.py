@@ -68,6 +68,32 @@ def read_rule(when: str, settings: Mapping[str, Any]) -> ScheduleRule:
     )
 
 
+def changed_rule(rule: ScheduleRule, when: str | None, settings: Mapping[str, Any]) -> ScheduleRule:
+    """Return a rule with some settings changed; those that are not given stay.
+
+    Args:
+        rule: The present rule.
+        when: Other moments; None: the present ones.
+        settings: Those of `RULE_SETTINGS` to change, by name. None for `not_later_than` removes the limit.
+
+    Raises:
+        OptionError: A value is invalid.
+    """
+    present: dict[str, Any] = {
+        "timezone": rule.timezone,
+        "catch_up": rule.catch_up.value,
+        "catch_up_limit": rule.catch_up_limit,
+        "catch_up_window": rule.catch_up_window,
+        "overlap": rule.overlap.value,
+        "not_later_than": rule.not_later_than,
+    }
+    wanted = present | {name: settings[name] for name in RULE_SETTINGS if name in settings}
+    expression = rule.expression if when is None else when
+    if "timezone" not in settings and _EVERY.fullmatch(expression.strip()):
+        del wanted["timezone"]
+    return read_rule(expression, wanted)
+
+
 def _overlap(given: Mapping[str, Any], catch_up: CatchUp) -> Any:
     return given.get("overlap", "queue" if catch_up is CatchUp.ALL else "skip")
 

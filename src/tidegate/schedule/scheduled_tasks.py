@@ -13,7 +13,6 @@ _NO_LIMIT = -1.0
 
 def scheduled_task(prepared: NewTask) -> ScheduledTask:
     """Return the task of a schedule from one that was prepared for an enqueue."""
-    total = prepared.total_timeout_seconds
     return ScheduledTask(
         function=prepared.function,
         queue=prepared.queue,
@@ -25,10 +24,15 @@ def scheduled_task(prepared: NewTask) -> ScheduledTask:
         tenant=prepared.tenant,
         deadline_seconds=prepared.deadline_seconds,
         timeout_seconds=prepared.timeout_seconds,
-        total_timeout_seconds=_NO_LIMIT if total == NO_LIMIT else total,
+        total_timeout_seconds=stored_limit(prepared.total_timeout_seconds),
         max_attempts=prepared.max_attempts,
         labels=dict(prepared.labels),
     )
+
+
+def stored_limit(seconds: float | None) -> float | None:
+    """Return a time limit as a schedule stores it: -1 for no limit."""
+    return _NO_LIMIT if seconds == NO_LIMIT else seconds
 
 
 def new_task(schedule: str, task: ScheduledTask, *, task_id: str, scheduled_for: float) -> NewTask:

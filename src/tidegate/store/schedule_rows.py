@@ -154,7 +154,7 @@ class DeclaredSet:
     """The names of the set that are not stored, because a person added schedules with these names."""
 
 
-class ScheduleStatus(StrEnum):
+class ScheduleAnswer(StrEnum):
     """What a change did to a schedule."""
 
     DONE = "done"

@@ -39,6 +39,7 @@ from tidegate.web.routes import (
     health,
     overview,
     pauses,
+    schedules,
     submit,
     tasks,
 )
@@ -71,7 +72,19 @@ def create_app(
     authenticate = authenticate or TokenAuthenticator(core_of(app).opened_store, settings)
     context, schemas = ApiContext(core_of(app), settings, authenticate), Schemas()
     protected = ProtectedRouter(schemas.named)
-    for routes in (submit, tasks, events, dead_letters, overview, pauses, controls, health, browser_module):
+    every = (
+        submit,
+        tasks,
+        events,
+        dead_letters,
+        overview,
+        pauses,
+        controls,
+        schedules,
+        health,
+        browser_module,
+    )
+    for routes in every:
         routes.add_routes(protected, context)
     api = _Api(
         settings,

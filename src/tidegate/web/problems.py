@@ -26,6 +26,7 @@ from tidegate.errors import (
     TaskNotFoundError,
     TidegateError,
     UnknownFunctionError,
+    UnknownScheduleError,
     UsageError,
 )
 
@@ -111,7 +112,7 @@ def problem_of(error: TidegateError) -> Problem:
         return Problem("arguments", text, errors=[_field_path(error)] if error.path else (), **facts)
     if isinstance(error, KeyConflictError):
         return Problem("key-conflict", text, **facts)
-    if isinstance(error, TaskNotFoundError):
+    if isinstance(error, TaskNotFoundError | UnknownScheduleError):
         return Problem("not-found", text, **facts)
     if isinstance(error, UnknownFunctionError):
         return Problem("unknown-function", text, **facts)

@@ -133,3 +133,64 @@ class RateLimitRequest(msgspec.Struct, forbid_unknown_fields=True):
     rate: str
     """Such as `80/min`; `none` for no limit, `code` for the code's own limit."""
     why: str = ""
+
+
+class ScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A schedule to add."""
+
+    task: str
+    """Name of the task function: `module:function`, or only the last part if no other function has it."""
+    when: str
+    """Five fields of cron, a word such as `@daily`, or an interval such as `every 30s`."""
+    name: str | None = None
+    """The schedule's name, without a slash. Default: the function's."""
+    args: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    """The arguments of each task: an object by name, or an array by position."""
+    timezone: str | None = None
+    """The IANA time zone of a cron rule. Default: `UTC`."""
+    catch_up: str | None = None
+    """`none`, `one` (the default) or `all`: what happens to missed ticks."""
+    catch_up_limit: int | None = None
+    """With `all`: the most ticks that are made up. Default: 100."""
+    catch_up_window: Duration = None
+    """With `all`: how long ago a tick may have been missed. Default: `1d`."""
+    overlap: str | None = None
+    """`skip` (the default), `queue` or `allow`: what happens while a task of an earlier tick is not final."""
+    not_later_than: Duration = None
+    """A tick that is later than this is skipped. Default: no limit."""
+    queue: str | None = None
+    priority: AskedPriority = None
+    tenant: str | None = None
+    """Who the tasks are for."""
+    timeout_seconds: Duration = None
+    """Time limit of one attempt."""
+    total_timeout_seconds: Duration = None
+    """Time limit of all runs from the first start."""
+    deadline_seconds: Duration = None
+    """End each task after this time from its enqueue, also while it waits."""
+    max_attempts: int | None = None
+    labels: dict[str, str] | None = None
+
+
+class ScheduleChangeRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What to change of a schedule. A field that is left out or null stays."""
+
+    when: str | None = None
+    """Other moments. The next tick is then the next one from now."""
+    args: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    """Other arguments. They replace all present ones."""
+    timezone: str | None = None
+    catch_up: str | None = None
+    catch_up_limit: int | None = None
+    catch_up_window: Duration = None
+    overlap: str | None = None
+    not_later_than: Duration = None
+    """`none` removes the limit."""
+    queue: str | None = None
+    priority: AskedPriority = None
+    tenant: str | None = None
+    timeout_seconds: Duration = None
+    total_timeout_seconds: Duration = None
+    deadline_seconds: Duration = None
+    max_attempts: int | None = None
+    labels: dict[str, str] | None = None

@@ -49,7 +49,7 @@ class Submitter:
         """
         try:
             function = self._function(requested.task)
-            args, kwargs = function.signature.load(_payload(requested.args))
+            args, kwargs = function.signature.load(stored_payload(requested.args))
             options = _options(requested, principal, key)
             configured = ConfiguredTaskFunction[Any, Any](
                 function.spec, function.signature, self._core, options
@@ -151,7 +151,7 @@ def _batch_error(index: int, problem: Problem) -> dict[str, str]:
     return {"at": f"tasks[{index}].{at}".rstrip("."), "detail": problem.detail}
 
 
-def _payload(args: msgspec.Raw) -> bytes:
+def stored_payload(args: msgspec.Raw) -> bytes:
     """Return the arguments in the form of a stored payload."""
     data = bytes(args).lstrip()
     if data.startswith(b"{"):

@@ -9,12 +9,13 @@ import msgspec
 
 from tidegate.domain.schedule import TickOutcome, TickReason
 from tidegate.store.common.session import Session
+from tidegate.store.common.text import storable
 from tidegate.store.rows import NewTask
 from tidegate.store.schedule_rows import (
     DeclaredSet,
     NewSchedule,
+    ScheduleAnswer,
     ScheduleRow,
-    ScheduleStatus,
     TickRow,
     rule_from_json,
     rule_to_json,
@@ -52,13 +53,13 @@ def build_tick_row(db: Session, row: Sequence[Any]) -> TickRow:
 
 async def list_schedules(db: Session, *, after: str = "", limit: int = 100) -> list[ScheduleRow]:
     """Return at most `limit` schedules by name, starting after the name `after`."""
-    rows = await db.rows(db.sql("schedules")["list"], after, limit)
+    rows = await db.rows(db.sql("schedules")["list"], storable(after), limit)
     return [_with_tick(db, row) for row in rows]
 
 
 async def get_schedule(db: Session, name: str) -> ScheduleRow | None:
     """Return one schedule; None if there is none of that name."""
-    row = await db.row(db.sql("schedules")["get"], name)
+    row = await db.row(db.sql("schedules")["get"], storable(name))
     return None if row is None else _with_tick(db, row)
 
 
@@ -71,7 +72,7 @@ async def list_ticks(
     db: Session, schedule: str, *, before_at: float | None = None, limit: int = 50
 ) -> list[TickRow]:
     """Return at most `limit` ticks of a schedule, newest first, planned before `before_at`."""
-    rows = await db.rows(db.sql("schedules")["ticks"], schedule, before_at, limit)
+    rows = await db.rows(db.sql("schedules")["ticks"], storable(schedule), before_at, limit)
     return [build_tick_row(db, row) for row in rows]
 
 
@@ -84,86 +85,86 @@ async def list_unfired_ticks(db: Session, *, since: float, limit: int = 100) -> 
 # --- changes by people -----------------------------------------------------------------------------------
 
 
-async def add_schedule(db: Session, schedule: NewSchedule) -> ScheduleStatus:
+async def add_schedule(db: Session, schedule: NewSchedule) -> ScheduleAnswer:
     """Store a person's schedule, unless another one has its name."""
     found = await _locked(db, schedule.name)
     rule, task = rule_to_json(schedule.rule), task_to_json(schedule.task)
     if found is not None and found.removed_at is None:
         is_same = (found.application, found.rule, found.task) == ("", rule, task)
-        return ScheduleStatus.DONE if is_same else ScheduleStatus.EXISTS
+        return ScheduleAnswer.DONE if is_same else ScheduleAnswer.EXISTS
     if found is not None:
         await db.run(db.sql("schedules")["delete"], schedule.name)
     await _put(db, await db.now(), "", [(schedule, schedule.next_at)])
-    return ScheduleStatus.DONE
+    return ScheduleAnswer.DONE
 
 
-async def edit_schedule(db: Session, schedule: NewSchedule) -> ScheduleStatus:
+async def edit_schedule(db: Session, schedule: NewSchedule) -> ScheduleAnswer:
     """Replace a person's schedule."""
     found = await _locked(db, schedule.name)
     if (refused := _refuse_change(found)) is not None:
         return refused
     assert found is not None
     await _put(db, await db.now(), "", [(schedule, _next_at(found, schedule))])
-    return ScheduleStatus.DONE
+    return ScheduleAnswer.DONE
 
 
-async def remove_schedule(db: Session, name: str) -> ScheduleStatus:
+async def remove_schedule(db: Session, name: str) -> ScheduleAnswer:
     """Delete a person's schedule."""
     if (refused := _refuse_change(await _locked(db, name))) is not None:
         return refused
     sql = db.sql("schedules")
     await db.run_each(sql["skip_queued"], [(name,)], TickReason.REMOVED.value, await db.now())
     await db.run(sql["delete"], name)
-    return ScheduleStatus.DONE
+    return ScheduleAnswer.DONE
 
 
-async def pause_schedule(db: Session, name: str) -> ScheduleStatus:
+async def pause_schedule(db: Session, name: str) -> ScheduleAnswer:
     """Let a schedule tick no more."""
     found = await _locked(db, name)
     if found is None or found.removed_at is not None:
-        return ScheduleStatus.UNKNOWN
+        return ScheduleAnswer.UNKNOWN
     sql, now = db.sql("schedules"), await db.now()
     await db.run(sql["pause"], name, now)
     await db.run_each(sql["skip_queued"], [(name,)], TickReason.PAUSED.value, now)
-    return ScheduleStatus.DONE
+    return ScheduleAnswer.DONE
 
 
-async def resume_schedule(db: Session, name: str, next_at: float | None) -> ScheduleStatus:
+async def resume_schedule(db: Session, name: str, next_at: float | None) -> ScheduleAnswer:
     """Let a paused schedule tick again."""
     found = await _locked(db, name)
     if found is None or found.removed_at is not None:
-        return ScheduleStatus.UNKNOWN
+        return ScheduleAnswer.UNKNOWN
     if found.paused_at is not None:
         await db.run(db.sql("schedules")["resume"], name, next_at)
-    return ScheduleStatus.DONE
+    return ScheduleAnswer.DONE
 
 
-async def record_run(db: Session, name: str, task: NewTask, *, counts: bool) -> ScheduleStatus | None:
+async def record_run(db: Session, name: str, task: NewTask, *, counts: bool) -> ScheduleAnswer | None:
     """Record a run by hand; None if it is recorded already. The caller enqueues the task after `DONE`."""
     found = await _locked(db, name)
     if found is None or found.removed_at is not None:
-        return ScheduleStatus.UNKNOWN
+        return ScheduleAnswer.UNKNOWN
     sql, now = db.sql("schedules"), await db.now()
     recorded = (name, now, TickReason.BY_HAND.value, db.id(task.id), int(counts))
     if await db.value(sql["record_run"], *recorded) is None:
         return None
     await db.run(sql["touch"], name)
-    return ScheduleStatus.DONE
+    return ScheduleAnswer.DONE
 
 
 async def _locked(db: Session, name: str) -> StoredSchedule | None:
     """Return a schedule, removed ones too. Nobody else changes schedules until the transaction ends."""
     sql = db.sql("schedules")
     await db.row(sql["lock"])
-    row = await db.row(sql["one"], name)
+    row = await db.row(sql["one"], storable(name))
     return None if row is None else StoredSchedule(*row)
 
 
-def _refuse_change(found: StoredSchedule | None) -> ScheduleStatus | None:
+def _refuse_change(found: StoredSchedule | None) -> ScheduleAnswer | None:
     """Return why a person cannot change or remove this schedule; None if they can."""
     if found is None or found.removed_at is not None:
-        return ScheduleStatus.UNKNOWN
-    return ScheduleStatus.DECLARED if found.application else None
+        return ScheduleAnswer.UNKNOWN
+    return ScheduleAnswer.DECLARED if found.application else None
 
 
 # --- declarations ----------------------------------------------------------------------------------------

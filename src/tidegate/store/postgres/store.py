@@ -44,7 +44,7 @@ from tidegate.store.rows import (
     NewTask,
     ProgressUpdate,
 )
-from tidegate.store.schedule_rows import Firing, ScheduleStatus
+from tidegate.store.schedule_rows import Firing, ScheduleAnswer
 from tidegate.store.streams import NewChunk
 from tidegate.threads.bridge import start_in_background
 
@@ -275,12 +275,12 @@ class PostgresStore(CommonStore):
         with enqueue.wrap_unstorable():
             return await self._write(fire, notify=True)
 
-    async def run_schedule(self, name: str, task: NewTask, *, counts: bool) -> ScheduleStatus:
-        async def run(db: PostgresSession) -> ScheduleStatus:
+    async def run_schedule(self, name: str, task: NewTask, *, counts: bool) -> ScheduleAnswer:
+        async def run(db: PostgresSession) -> ScheduleAnswer:
             status = await schedules.record_run(db, name, task, counts=counts)
-            if status is ScheduleStatus.DONE:
+            if status is ScheduleAnswer.DONE:
                 await enqueue.enqueue_unnamed(db, [task])
-            return status or ScheduleStatus.DONE
+            return status or ScheduleAnswer.DONE
 
         with enqueue.wrap_unstorable():
             return await self._write(run, notify=True)

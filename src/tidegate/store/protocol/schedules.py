@@ -11,8 +11,8 @@ from tidegate.store.schedule_rows import (
     DueSchedule,
     Firing,
     NewSchedule,
+    ScheduleAnswer,
     ScheduleRow,
-    ScheduleStatus,
     TickRow,
 )
 
@@ -53,25 +53,25 @@ class Schedules(Protocol):
         paused. A name that a schedule of another application has is taken over. Safe to repeat.
         """
 
-    async def add_schedule(self, schedule: NewSchedule) -> ScheduleStatus:
+    async def add_schedule(self, schedule: NewSchedule) -> ScheduleAnswer:
         """Store a person's schedule: `DONE`, or `EXISTS`. Adding an equal one again is `DONE`."""
 
-    async def edit_schedule(self, schedule: NewSchedule) -> ScheduleStatus:
+    async def edit_schedule(self, schedule: NewSchedule) -> ScheduleAnswer:
         """Replace a person's schedule: `DONE`, `UNKNOWN` or `DECLARED`. No tick fires because of it."""
 
-    async def remove_schedule(self, name: str) -> ScheduleStatus:
+    async def remove_schedule(self, name: str) -> ScheduleAnswer:
         """Delete a person's schedule: `DONE`, `UNKNOWN` or `DECLARED`. Its tasks and ticks stay."""
 
-    async def pause_schedule(self, name: str) -> ScheduleStatus:
+    async def pause_schedule(self, name: str) -> ScheduleAnswer:
         """Let a schedule tick no more: `DONE` or `UNKNOWN`. Ticks that wait are skipped."""
 
-    async def resume_schedule(self, name: str, next_at: float | None) -> ScheduleStatus:
+    async def resume_schedule(self, name: str, next_at: float | None) -> ScheduleAnswer:
         """Let a paused schedule tick again from `next_at` on: `DONE` or `UNKNOWN`.
 
         A schedule that is not paused keeps its next tick.
         """
 
-    async def run_schedule(self, name: str, task: NewTask, *, counts: bool) -> ScheduleStatus:
+    async def run_schedule(self, name: str, task: NewTask, *, counts: bool) -> ScheduleAnswer:
         """Enqueue the task of a schedule now, also if it is paused: `DONE` or `UNKNOWN`. Safe to repeat.
 
         Its tick is recorded as fired by hand.

@@ -16,7 +16,7 @@ from tidegate.store.common.refusals import cannot_join
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore
 from tidegate.store.rows import ClaimRequest, ClaimResult, EnqueueResult, NewTask
-from tidegate.store.schedule_rows import Firing, ScheduleStatus
+from tidegate.store.schedule_rows import Firing, ScheduleAnswer
 from tidegate.store.sqlite import (
     actions,
     batches,
@@ -222,12 +222,12 @@ class SqliteStore(CommonStore):
 
         return await self._write(fire)
 
-    async def run_schedule(self, name: str, task: NewTask, *, counts: bool) -> ScheduleStatus:
-        async def run(db: SqliteSession) -> ScheduleStatus:
+    async def run_schedule(self, name: str, task: NewTask, *, counts: bool) -> ScheduleAnswer:
+        async def run(db: SqliteSession) -> ScheduleAnswer:
             status = await schedules.record_run(db, name, task, counts=counts)
-            if status is ScheduleStatus.DONE:
+            if status is ScheduleAnswer.DONE:
                 enqueue.enqueue(db.link, db.at, [task])
-            return status or ScheduleStatus.DONE
+            return status or ScheduleAnswer.DONE
 
         return await self._write(run)
 

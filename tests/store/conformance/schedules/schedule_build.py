@@ -12,7 +12,7 @@ from tidegate.domain.schedule import ScheduledTask, ScheduleRule
 from tidegate.policy.ticks import next_tick
 from tidegate.schedule.firing import ScheduleFirer
 from tidegate.store.protocol import Store
-from tidegate.store.schedule_rows import NewSchedule, ScheduleStatus, TickRow
+from tidegate.store.schedule_rows import NewSchedule, ScheduleAnswer, TickRow
 
 MINUTELY = ScheduleRule(cron="* * * * *")
 TASK = ScheduledTask(function="app:work", queue="main", args='{"n":1}', codec_tag=CODEC)
@@ -35,7 +35,7 @@ class Schedules:
 
     async def add(self, name: str = "minutely", rule: ScheduleRule = MINUTELY, **changes: Any) -> None:
         """Store a person's schedule."""
-        assert await self.store.add_schedule(schedule(name, rule, **changes)) is ScheduleStatus.DONE
+        assert await self.store.add_schedule(schedule(name, rule, **changes)) is ScheduleAnswer.DONE
 
     async def pass_time(self, seconds: float) -> None:
         """Move the clock, and fire what is due."""

@@ -12,7 +12,7 @@ from tidegate.domain.schedule import Overlap, ScheduleRule
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskFilter
-from tidegate.store.schedule_rows import ScheduleRow, ScheduleStatus
+from tidegate.store.schedule_rows import ScheduleAnswer, ScheduleRow
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +35,7 @@ async def names(store: Store) -> list[str]:
 
 async def test_a_stored_schedule_reads_back_as_it_was_added(store: Store) -> None:
     added = schedule()
-    assert await store.add_schedule(added) is ScheduleStatus.DONE
+    assert await store.add_schedule(added) is ScheduleAnswer.DONE
 
     row = await stored(store)
     assert (row.name, row.application, row.rule, row.task) == ("minutely", "", MINUTELY, TASK)
@@ -45,8 +45,8 @@ async def test_a_stored_schedule_reads_back_as_it_was_added(store: Store) -> Non
 async def test_a_second_schedule_of_the_same_name_is_refused_unless_it_is_equal(store: Store) -> None:
     await store.add_schedule(schedule())
 
-    assert await store.add_schedule(schedule()) is ScheduleStatus.DONE
-    assert await store.add_schedule(schedule(rule=HOURLY)) is ScheduleStatus.EXISTS
+    assert await store.add_schedule(schedule()) is ScheduleAnswer.DONE
+    assert await store.add_schedule(schedule(rule=HOURLY)) is ScheduleAnswer.EXISTS
 
     assert (await stored(store)).rule == MINUTELY
 
@@ -70,7 +70,7 @@ async def test_an_edit_of_the_moments_counts_from_now_and_fires_nothing(
     clock.advance(3_000.0)
 
     edited = schedule(next_at=START + 3_060.0)
-    assert await schedules.store.edit_schedule(edited) is ScheduleStatus.DONE
+    assert await schedules.store.edit_schedule(edited) is ScheduleAnswer.DONE
     await schedules.firer.run_once()
 
     assert await schedules.ticks() == []
@@ -107,7 +107,7 @@ async def test_a_firing_planned_before_an_edit_is_left_out(
 
 
 async def test_a_schedule_that_does_not_exist_cannot_be_changed(store: Store, build: Build) -> None:
-    unknown = ScheduleStatus.UNKNOWN
+    unknown = ScheduleAnswer.UNKNOWN
     assert await store.edit_schedule(schedule()) is unknown
     assert await store.remove_schedule("minutely") is unknown
     assert await store.pause_schedule("minutely") is unknown
@@ -122,7 +122,7 @@ async def test_a_removed_schedule_is_gone_and_its_ticks_stay(schedules: Schedule
     for _ in range(2):
         await schedules.pass_time(60.0)
 
-    assert await schedules.store.remove_schedule("minutely") is ScheduleStatus.DONE
+    assert await schedules.store.remove_schedule("minutely") is ScheduleAnswer.DONE
     await schedules.pass_time(60.0)
 
     assert await schedules.store.get_schedule("minutely") is None
@@ -133,13 +133,13 @@ async def test_a_paused_schedule_does_not_tick_and_resumes_at_the_next_regular_t
     schedules: Schedules,
 ) -> None:
     await schedules.add()
-    assert await schedules.store.pause_schedule("minutely") is ScheduleStatus.DONE
+    assert await schedules.store.pause_schedule("minutely") is ScheduleAnswer.DONE
     await schedules.pass_time(3 * 86_400.0)
     paused = await stored(schedules.store)
     assert (paused.paused_at, paused.next_at) == (START, None)
 
     later = START + 3 * 86_400.0 + 60.0
-    assert await schedules.store.resume_schedule("minutely", later) is ScheduleStatus.DONE
+    assert await schedules.store.resume_schedule("minutely", later) is ScheduleAnswer.DONE
     await schedules.firer.run_once()
 
     assert await schedules.ticks() == []
@@ -192,8 +192,8 @@ async def test_a_run_by_hand_enqueues_a_task_and_leaves_the_next_tick(
     await schedules.add()
     task = build.new()
 
-    assert await schedules.store.run_schedule("minutely", task, counts=True) is ScheduleStatus.DONE
-    assert await schedules.store.run_schedule("minutely", task, counts=True) is ScheduleStatus.DONE
+    assert await schedules.store.run_schedule("minutely", task, counts=True) is ScheduleAnswer.DONE
+    assert await schedules.store.run_schedule("minutely", task, counts=True) is ScheduleAnswer.DONE
 
     (tick,) = await schedules.ticks()
     assert (tick.outcome, tick.reason, tick.at, tick.task_id) == ("fired", "by hand", START, task.id)
@@ -219,7 +219,7 @@ async def test_runs_by_hand_at_the_moment_of_a_tick_are_recorded_too(
     await schedules.pass_time(60.0)
     for _ in range(2):
         status = await schedules.store.run_schedule("minutely", build.new(), counts=True)
-        assert status is ScheduleStatus.DONE
+        assert status is ScheduleAnswer.DONE
 
     moments = [tick.at - START for tick in await schedules.ticks()]
     assert moments == pytest.approx([60.0, 60.001, 60.002])
@@ -229,7 +229,7 @@ async def test_a_paused_schedule_can_be_run_by_hand(schedules: Schedules, build:
     await schedules.add()
     await schedules.store.pause_schedule("minutely")
 
-    assert await schedules.store.run_schedule("minutely", build.new(), counts=True) is ScheduleStatus.DONE
+    assert await schedules.store.run_schedule("minutely", build.new(), counts=True) is ScheduleAnswer.DONE
 
     assert (await stored(schedules.store)).paused_at == START
 

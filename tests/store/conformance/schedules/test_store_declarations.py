@@ -10,7 +10,7 @@ from store_build import START, Build, SettableClock
 
 from tidegate.domain.schedule import CatchUp, ScheduleRule
 from tidegate.store.protocol import Store
-from tidegate.store.schedule_rows import DeclaredSet, NewSchedule, ScheduleStatus
+from tidegate.store.schedule_rows import DeclaredSet, NewSchedule, ScheduleAnswer
 
 pytestmark = pytest.mark.anyio
 
@@ -202,9 +202,9 @@ async def test_a_persons_schedule_is_not_overwritten_by_a_declaration(schedules:
 async def test_a_declared_schedule_cannot_be_edited_or_removed_by_a_person(store: Store) -> None:
     await declare(store, "one", schedule())
 
-    assert await store.edit_schedule(schedule(rule=HOURLY)) is ScheduleStatus.DECLARED
-    assert await store.remove_schedule("minutely") is ScheduleStatus.DECLARED
-    assert await store.add_schedule(schedule(task=replace(TASK, queue="q"))) is ScheduleStatus.EXISTS
+    assert await store.edit_schedule(schedule(rule=HOURLY)) is ScheduleAnswer.DECLARED
+    assert await store.remove_schedule("minutely") is ScheduleAnswer.DECLARED
+    assert await store.add_schedule(schedule(task=replace(TASK, queue="q"))) is ScheduleAnswer.EXISTS
 
 
 async def test_two_applications_have_sets_of_their_own(store: Store) -> None:
