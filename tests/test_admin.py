@@ -209,6 +209,19 @@ async def test_dead_letters_are_listed_and_counted_by_filter(app: Tidegate) -> N
         await letters.count(before=datetime(2026, 1, 1))
 
 
+async def test_counters_are_read_by_period(app: Tidegate) -> None:
+    await dead_tasks(app, 2)
+    await app.function("ok").enqueue()
+    rows = await app.admin.statistics(step="day", since="1h")
+    found = {row.function: row for row in rows}
+    assert (found["fails"].dead, found["fails"].started, found["ok"].enqueued) == (2, 2, 1)
+    assert found["fails"].run_p95 is not None
+    assert found["ok"].run_p95 is None
+    assert await app.admin.statistics(queue="none") == []
+    with pytest.raises(OptionError, match="periods"):
+        await app.admin.statistics(step="minute", since="30d")
+
+
 async def test_deaths_are_counted_and_grouped_after_a_redrive_too(app: Tidegate) -> None:
     ids = await dead_tasks(app, 3)
     letters = app.admin.dead_letters

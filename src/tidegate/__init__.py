@@ -18,12 +18,11 @@ if TYPE_CHECKING:
         UpstreamAdmin,
         WorkerAdmin,
     )
+    from tidegate.admin.history_values import DeathCount, FailureGroup, PeriodStatistics
     from tidegate.admin.schedule_values import PlannedTick, ScheduleStatus, TickStatus
     from tidegate.admin.tasks import TaskFilters
     from tidegate.admin.values import (
         DeadLetter,
-        DeathCount,
-        FailureGroup,
         PauseStatus,
         ProviderLimit,
         QueueStatus,
@@ -76,7 +75,7 @@ if TYPE_CHECKING:
     from tidegate.limits.pauses import PauseKind
     from tidegate.limits.values import GateState, ParkedBy
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
-    from tidegate.operations.history import DeathFilters, HistoryFilters
+    from tidegate.operations.history import DeathFilters, HistoryFilters, StatisticsFilters
     from tidegate.options import EnqueueOptions
     from tidegate.policy.backlog import WaitKind, WaitReason
     from tidegate.policy.classify import Classifier
@@ -134,6 +133,7 @@ __all__ = [
     "ParkedBy",
     "PauseKind",
     "PauseStatus",
+    "PeriodStatistics",
     "Permanent",
     "PlannedTick",
     "Polynomial",
@@ -156,6 +156,7 @@ __all__ = [
     "ScheduleStatus",
     "SchemaError",
     "State",
+    "StatisticsFilters",
     "StoreBusyError",
     "StoreError",
     "StoreUnavailableError",
@@ -218,7 +219,7 @@ _HOMES = {
     "DeadLetterAdmin": "tidegate.admin",
     "DeadLetterFilters": "tidegate.operations.dead_letters",
     "DeadLetterReport": "tidegate.operations.dead_letters",
-    "DeathCount": "tidegate.admin.values",
+    "DeathCount": "tidegate.admin.history_values",
     "DeathFilters": "tidegate.operations.history",
     "Drain": "tidegate.policy.drain",
     "DrainKind": "tidegate.policy.drain",
@@ -226,7 +227,7 @@ _HOMES = {
     "EnqueueOptions": "tidegate.options",
     "Exponential": "tidegate.domain.spec",
     "Failure": "tidegate.domain.failure",
-    "FailureGroup": "tidegate.admin.values",
+    "FailureGroup": "tidegate.admin.history_values",
     "Fixed": "tidegate.domain.spec",
     "FunctionAdmin": "tidegate.admin",
     "GateState": "tidegate.limits.values",
@@ -245,6 +246,7 @@ _HOMES = {
     "ParkedBy": "tidegate.limits.values",
     "PauseKind": "tidegate.limits.pauses",
     "PauseStatus": "tidegate.admin.values",
+    "PeriodStatistics": "tidegate.admin.history_values",
     "Permanent": "tidegate.verdicts",
     "PlannedTick": "tidegate.admin.schedule_values",
     "Polynomial": "tidegate.domain.spec",
@@ -267,6 +269,7 @@ _HOMES = {
     "ScheduleStatus": "tidegate.admin.schedule_values",
     "SchemaError": "tidegate.errors",
     "State": "tidegate.domain.states",
+    "StatisticsFilters": "tidegate.operations.history",
     "StoreBusyError": "tidegate.errors",
     "StoreError": "tidegate.errors",
     "StoreUnavailableError": "tidegate.errors",

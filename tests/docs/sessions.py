@@ -39,6 +39,7 @@ _READING = (
     "tidegate tasks ls",
     "tidegate tasks show",
     "tidegate dead ls",
+    "tidegate stats",
     "tidegate dead stats",
     "tidegate dead groups",
     "curl -s localhost",

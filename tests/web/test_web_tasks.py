@@ -179,11 +179,23 @@ async def test_deaths_are_counted_by_reason_and_grouped_by_failure(app: Tidegate
             assert refused.status_code == status, params
 
 
+async def test_counters_are_read_by_period_and_channel(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        await dead(api, 2)
+        answer = await client.get("/api/v1/statistics", params={"step": "day", "function": "web:fail"})
+        (row,) = answer.json()["statistics"]
+        assert (row["enqueued"], row["started"], row["dead"], row["succeeded"]) == (2, 2, 2, 0)
+        assert row["upstream"] is None
+        assert 0.0 <= row["run_p50"] <= row["run_p95"]
+        other = await client.get("/api/v1/statistics", params={"queue": "other"})
+        assert other.json() == {"statistics": []}
+
+
 async def test_the_deaths_of_all_tenants_are_hidden_from_a_token_of_one(app: Tidegate) -> None:
     token = await make(app, Role.OPERATOR, "acme")
     async with direct(app) as client:
-        for path in ("statistics", "groups"):
-            answer = await client.get(f"/api/v1/dead-letters/{path}", headers=bearer(token))
+        for path in ("dead-letters/statistics", "dead-letters/groups", "statistics"):
+            answer = await client.get(f"/api/v1/{path}", headers=bearer(token))
             assert answer.status_code == 403
 
 

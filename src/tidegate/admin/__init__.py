@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from tidegate.admin.dead_letters import DeadLetterAdmin
+from tidegate.admin.history_values import PeriodStatistics, period_statistics
 from tidegate.admin.queues import FunctionAdmin, QueueAdmin, WorkerAdmin
 from tidegate.admin.schedules import ScheduleAdmin
 from tidegate.admin.source import AdminSource
 from tidegate.admin.tasks import TaskAdmin
 from tidegate.admin.upstreams import UpstreamAdmin
+from tidegate.operations import history
+from tidegate.operations.history import StatisticsFilters, Step
+from tidegate.threads.bridge import run_sync
 
 
 class Admin:
@@ -34,6 +40,31 @@ class Admin:
         """List, add, edit, pause, run and preview schedules."""
         self.workers = WorkerAdmin(source)
         """The worker processes: quiet, resume and reload them, and change the concurrency of pools."""
+        self._source = source
+
+    async def statistics(
+        self, *, step: Step = "hour", **filters: Unpack[StatisticsFilters]
+    ) -> list[PeriodStatistics]:
+        """Return what happened to tasks by period, queue, function and upstream, oldest first.
+
+        Things count when they happen: a redrive, a purge or retention changes nothing here.
+
+        Args:
+            step: Length of a period: `"minute"`, `"hour"` or `"day"`, in UTC. Counters are kept by the minute
+                for two days, by the hour for 35 days, and by the day for 400.
+            filters: Filters of `StatisticsFilters`. Default: all of the last 24 hours.
+
+        Raises:
+            OptionError: A value is invalid, or there would be more than 3,000 periods.
+        """
+        store = await self._source.opened_store()
+        return [period_statistics(row) for row in await history.read_statistics(store, filters, step=step)]
+
+    def statistics_sync(
+        self, *, step: Step = "hour", **filters: Unpack[StatisticsFilters]
+    ) -> list[PeriodStatistics]:
+        """Same as `statistics`, from sync code."""
+        return run_sync(self.statistics(step=step, **filters))
 
 
 __all__ = [

@@ -5,17 +5,10 @@ from __future__ import annotations
 import builtins
 from typing import Unpack
 
+from tidegate.admin.history_values import DeathCount, FailureGroup, death_count, failure_group
 from tidegate.admin.source import AdminSource
 from tidegate.admin.tasks import MOST_LISTED
-from tidegate.admin.values import (
-    DeadLetter,
-    DeathCount,
-    FailureGroup,
-    dead_letter,
-    dead_letter_of_task,
-    death_count,
-    failure_group,
-)
+from tidegate.admin.values import DeadLetter, dead_letter, dead_letter_of_task
 from tidegate.domain.readers import whole_option
 from tidegate.operations import dead_letters, history
 from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, DeadLetterReport

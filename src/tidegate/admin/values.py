@@ -15,7 +15,6 @@ from tidegate.operations.upstreams import describe_upstream, tasks_before
 from tidegate.policy.backlog import WaitReason
 from tidegate.policy.drain import Drain
 from tidegate.store.common.stats_builder import estimate_drain
-from tidegate.store.history_rows import DeathCountRow, FailureGroupRow
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.rows import DeadLetterRow, QueueStats, TaskRow, WorkerRow
 from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
@@ -114,40 +113,6 @@ class DeadLetter:
     redrives: int
     redriven_at: datetime | None
     labels: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class DeathCount:
-    """How many tasks died in one period, by queue, function and reason."""
-
-    at: datetime
-    """When the period begins."""
-    queue: str
-    function: str
-    reason: str
-    deaths: int
-
-
-@dataclass(frozen=True, slots=True)
-class FailureGroup:
-    """The deaths that have one fingerprint: one error class, one message and one frame of your code."""
-
-    fingerprint: str
-    """16 hex digits, the same on every machine."""
-    error_class: str
-    """Empty if no exception was raised, as at a crash."""
-    shape: str
-    """The message with a word in angle brackets for each part that differs from task to task."""
-    frame: str
-    """The innermost frame of your code, `jobs/summaries.py:summarize`; empty if there is none."""
-    deaths: int
-    first_at: datetime
-    last_at: datetime
-    functions: tuple[str, ...]
-    queues: tuple[str, ...]
-    reasons: tuple[str, ...]
-    example_id: str
-    """The task that died last. It may be redriven or deleted by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,26 +324,4 @@ def retry_budget_status(row: RetryBudgetRow) -> RetryBudgetStatus:
         used_since_at=to_datetime(row.used_since_at),
         held=row.held,
         next_at=to_datetime(row.next_at),
-    )
-
-
-def death_count(row: DeathCountRow) -> DeathCount:
-    """Return the public form of a count of deaths."""
-    return DeathCount(to_datetime(row.at), row.queue, row.function, row.reason, row.deaths)
-
-
-def failure_group(row: FailureGroupRow) -> FailureGroup:
-    """Return the public form of a group of deaths."""
-    return FailureGroup(
-        fingerprint=row.fingerprint,
-        error_class=row.error_class,
-        shape=row.shape,
-        frame=row.frame,
-        deaths=row.deaths,
-        first_at=to_datetime(row.first_at),
-        last_at=to_datetime(row.last_at),
-        functions=row.functions,
-        queues=row.queues,
-        reasons=row.reasons,
-        example_id=row.example_id,
     )

@@ -26,6 +26,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "scheduler": "Run maintenance without an application: due tasks, lost workers, retention.",
     "enqueue": "Enqueue one task.",
     "status": "Show the queues, the upstreams and the live workers.",
+    "stats": "Show what happened over hours and days: counts, times, tokens.",
     "tasks": "List, show, cancel and retry tasks, or change their priority.",
     "queues": "List queues, pause and resume them, and wait until one is empty.",
     "functions": "List task functions, and pause and resume them.",

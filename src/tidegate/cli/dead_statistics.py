@@ -22,7 +22,7 @@ from tidegate.store.history_rows import DeathCountRow, FailureGroupRow
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_FILTERS = (
+_RANGE = (
     click.option(
         "--since",
         metavar="WHEN",
@@ -31,10 +31,21 @@ _FILTERS = (
         help="From this time (ISO 8601 with offset) or this long ago (7d) on.",
     ),
     click.option("--until", metavar="WHEN", help="Before this time, or until this long ago."),
+)
+_FILTERS = (
+    *_RANGE,
     click.option("--queue", metavar="NAME", help="Only this queue."),
     click.option("--function", metavar="NAME", help="Only this task function, by its full name."),
     click.option("--reason", metavar="WORD", help="Only this reason: content_policy, crash…"),
 )
+
+
+def range_options(command: Command) -> Command:
+    """Add `--since` and `--until`."""
+    decorated: Any = command
+    for option in reversed(_RANGE):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
 
 
 def death_filters(command: Command) -> Command:
@@ -102,12 +113,13 @@ def _print_counts(found: Sequence[DeathCountRow], step: str) -> None:
     def line(label: str, counts: Counter[str]) -> list[object]:
         return [label, *(counts[reason] for reason in reasons), counts.total()]
 
-    rows = [line(_period(at, step), counts) for at, counts in sorted(by_period.items())]
+    rows = [line(format_period(at, step), counts) for at, counts in sorted(by_period.items())]
     heads = ["FROM (UTC)", *(reason.upper() for reason in reasons), "ALL"]
     print_table(heads, [*rows, line("all", totals)], numbers=heads[1:], optional=heads[-2:0:-1])
 
 
-def _period(at: float, step: str) -> str:
+def format_period(at: float, step: str) -> str:
+    """Return when a period begins, in UTC."""
     begins = datetime.fromtimestamp(at, UTC)
     return f"{begins:%Y-%m-%d}" if step == "day" else f"{begins:%Y-%m-%d %H:%M}"
 

@@ -1,10 +1,11 @@
-"""What happened: deaths by reason over hours and days, and by fingerprint.
+"""What happened: counters of tasks and runs, deaths by reason over hours and days, and by fingerprint.
 
 The counts are made when things happen, so a redrive or a purge does not change them.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal, TypedDict
 
@@ -17,7 +18,13 @@ from tidegate.domain.readers import (
     seconds_option,
 )
 from tidegate.errors import OptionError
-from tidegate.store.history_rows import DeathCountRow, FailureGroupRow, HistoryRange
+from tidegate.store.history_rows import (
+    DeathCountRow,
+    FailureGroupRow,
+    HistoryRange,
+    StatisticsRow,
+    TenantStatisticsRow,
+)
 from tidegate.store.protocol import Store
 
 Step = Literal["minute", "hour", "day"]
@@ -48,6 +55,37 @@ class DeathFilters(HistoryFilters, total=False):
     """A value of `Reason`: `content_policy`, `crash`…"""
 
 
+class StatisticsFilters(HistoryFilters, total=False):
+    """Which counters; every given filter must match."""
+
+    upstream: str | None
+
+
+async def read_statistics(store: Store, filters: StatisticsFilters, *, step: str) -> list[StatisticsRow]:
+    """Return counters of tasks and runs by period, queue, function and upstream, oldest first.
+
+    Raises:
+        OptionError: A value is invalid, or the answer would have too many periods.
+    """
+    minutes = STEP_MINUTES[choice_option("step", step, STEP_MINUTES)]
+    require_names(filters, StatisticsFilters.__annotations__)
+    which = await _range(store, filters)
+    which = replace(which, upstream=filters.get("upstream"))
+    require_few_periods(which, minutes)
+    return await store.get_statistics(which, step_minutes=minutes)
+
+
+async def read_tenant_statistics(
+    store: Store, filters: HistoryFilters, *, tenant: str | None, limit: int
+) -> list[TenantStatisticsRow]:
+    """Return counters of tenants over the whole time, those with the most tasks first.
+
+    Raises:
+        OptionError: A value is invalid.
+    """
+    return await store.get_tenant_statistics(await _range(store, filters), tenant=tenant, limit=limit)
+
+
 async def count_deaths(store: Store, filters: DeathFilters, *, step: str) -> list[DeathCountRow]:
     """Return how many tasks died by period, queue, function and reason, oldest first.
 
@@ -76,6 +114,10 @@ async def history_range(store: Store, filters: DeathFilters) -> HistoryRange:
         OptionError: A value is invalid.
     """
     require_names(filters, DeathFilters.__annotations__)
+    return replace(await _range(store, filters), reason=filters.get("reason"))
+
+
+async def _range(store: Store, filters: HistoryFilters) -> HistoryRange:
     now = await store.now()
     since = _moment("since", filters.get("since") or DEFAULT_SINCE, now)
     given_until = filters.get("until")
@@ -87,7 +129,7 @@ async def history_range(store: Store, filters: DeathFilters) -> HistoryRange:
             option="since",
             value=filters.get("since"),
         )
-    return HistoryRange(since, until, filters.get("queue"), filters.get("function"), filters.get("reason"))
+    return HistoryRange(since, until, filters.get("queue"), filters.get("function"))
 
 
 def require_few_periods(which: HistoryRange, step_minutes: int) -> None:

@@ -1,8 +1,9 @@
-"""The values that the store returns about what happened: deaths by reason and by fingerprint."""
+"""The values that the store returns about what happened: counters by period, deaths by fingerprint."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,8 @@ class HistoryRange:
     function: str | None = None
     reason: str | None = None
     """For deaths."""
+    upstream: str | None = None
+    """For counters: the upstream of the tasks; empty for those without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +52,51 @@ class FailureGroupRow:
     reasons: tuple[str, ...]
     example_id: str
     """The task that died last. It may be redriven or deleted by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What happened to tasks in one period."""
+
+    enqueued: int = 0
+    started: int = 0
+    """Runs that started."""
+    succeeded: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    retried: int = 0
+    """Runs after which the task waited for its next run."""
+    released: int = 0
+    """Runs that were given back unfinished."""
+    run_seconds: float = 0.0
+    """Of the runs that ended in the period."""
+    wait_seconds: float = 0.0
+    """From ready to started, of the runs that ended in the period."""
+    calls: int = 0
+    """Calls whose responses stated their usage."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsRow:
+    """What happened to the tasks of one channel in one period."""
+
+    at: float
+    """When the period begins."""
+    queue: str
+    function: str
+    upstream: str
+    counts: Counts
+    run_times: Mapping[int, int] = field(default_factory=dict)
+    """Number of runs that ended, by the bucket of their run time (`domain.durations`)."""
+    wait_times: Mapping[int, int] = field(default_factory=dict)
+    """The same by the bucket of their wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStatisticsRow:
+    """What happened to the tasks of one tenant. Counted by the hour, so a range is widened to full hours."""
+
+    tenant: str
+    counts: Counts

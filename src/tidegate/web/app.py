@@ -40,6 +40,7 @@ from tidegate.web.routes import (
     overview,
     pauses,
     schedules,
+    statistics,
     submit,
     tasks,
 )
@@ -78,6 +79,7 @@ def create_app(
         events,
         dead_letters,
         overview,
+        statistics,
         pauses,
         controls,
         schedules,

@@ -46,3 +46,42 @@ class FailureGroupsOut(msgspec.Struct):
     """Deaths by fingerprint, the most first."""
 
     groups: list[FailureGroupOut]
+
+
+class StatisticsRowOut(msgspec.Struct):
+    """What happened to the tasks of one queue, function and upstream in one period."""
+
+    at: float
+    """When the period begins."""
+    queue: str
+    function: str
+    upstream: str | None
+    enqueued: int
+    started: int
+    """Runs that started."""
+    succeeded: int
+    dead: int
+    cancelled: int
+    retried: int
+    """Runs after which the task waited for its next run."""
+    released: int
+    """Runs that were given back unfinished."""
+    run_seconds: float
+    """Of the runs that ended in the period, together."""
+    wait_seconds: float
+    """From ready to started, of the runs that ended in the period, together."""
+    calls: int
+    """Calls whose responses stated their usage."""
+    input_tokens: int
+    output_tokens: int
+    run_p50: float | None
+    """An estimate in seconds; null without runs."""
+    run_p95: float | None
+    wait_p50: float | None
+    wait_p95: float | None
+
+
+class StatisticsOut(msgspec.Struct):
+    """Counters by period, queue, function and upstream, the oldest first."""
+
+    statistics: list[StatisticsRowOut]

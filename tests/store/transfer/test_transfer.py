@@ -365,8 +365,8 @@ async def test_a_transfer_can_be_undone_only_while_no_task_is_at_the_target(
 # --- the schemas -----------------------------------------------------------------------------------------
 
 STAYS = {
-    "running", "worker", "permit", "rollup", "tally", "death", "failure_group", "enqueue_batch", "enqueue_batch_task", "migration",
-    "compatible", "audit", "key", "moving", "moved",
+    "running", "worker", "permit", "rollup", "rollup_time", "rollup_tenant", "tally", "death", "failure_group",
+    "enqueue_batch", "enqueue_batch_task", "migration", "compatible", "audit", "key", "moving", "moved",
 }  # fmt: skip
 
 

@@ -33,11 +33,9 @@ class CompactionStep(NamedTuple):
     """Minutes after which this is done."""
 
 
-STEPS = (
-    CompactionStep(0, MINUTE_SPAN, 2),
-    CompactionStep(MINUTE_SPAN, HOUR_SPAN, MINUTES_KEPT),
-    CompactionStep(HOUR_SPAN, DAY_SPAN, HOURS_KEPT),
-)
+HOUR_STEP = CompactionStep(MINUTE_SPAN, HOUR_SPAN, MINUTES_KEPT)
+DAY_STEP = CompactionStep(HOUR_SPAN, DAY_SPAN, HOURS_KEPT)
+STEPS = (CompactionStep(0, MINUTE_SPAN, 2), HOUR_STEP, DAY_STEP)
 
 
 def compaction_limit(now: float, step: CompactionStep) -> int:

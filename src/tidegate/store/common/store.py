@@ -22,6 +22,7 @@ from tidegate.store.common import (
     reads,
     runs,
     schedules,
+    statistics,
     stats,
     workers,
 )
@@ -191,6 +192,8 @@ class CommonStore(Store):
     count_dead_letters = read(dead.count_dead_letters)
     count_deaths = read(deaths.count_deaths)
     list_failure_groups = read(deaths.list_failure_groups)
+    get_statistics = read(statistics.get_statistics, snapshot=True)
+    get_tenant_statistics = read(statistics.get_tenant_statistics, snapshot=True)
 
     # --- counts and manifests ---
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 BATCH_KEPT_SECONDS = 86_400.0
 """An uncommitted batch older than this has lost its client; the commit of an older batch is not resent."""
 
-ROLLUP_KEPT_SECONDS = 90 * 86_400.0
-"""Counters per minute are for charts and estimates of recent days."""
+ROLLUP_KEPT_SECONDS = 400 * 86_400.0
+"""Counters, by the day since their 35th day: a year can be compared with the one before."""
 
 AUDIT_KEPT_SECONDS = 365 * 86_400.0
 """People look for changes months later, not years later."""

@@ -16,6 +16,7 @@ from tidegate.store.common.upkeep import (
 )
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.deletion import delete_tasks
+from tidegate.store.postgres.history import fold
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 
@@ -24,9 +25,6 @@ _EXPIRED = load("delete_expired")
 _DEATHS = load("deaths")
 _DROP_BATCH = load("drop_batch")
 _CHECK = load("check_integrity")
-_FOLD = load("checkpoint")["fold"]
-
-_FOLD_ROWS = 10_000
 
 
 async def release_batches(db: PostgresSession, limit: int = 5_000) -> int:
@@ -51,7 +49,12 @@ async def delete_expired(
         return await db.run(_EXPIRED["expired_permits"], db.at, limit)
 
     async def rollups(db: PostgresSession) -> int:
-        return await db.run(_EXPIRED["old_rollups"], db.at, ROLLUP_KEPT_SECONDS, limit)
+        return sum(
+            [
+                await db.run(_EXPIRED[rollup], db.at, ROLLUP_KEPT_SECONDS, limit)
+                for rollup in ("old_rollups", "old_times", "old_tenants")
+            ]
+        )
 
     async def deaths(db: PostgresSession) -> int:
         gone = await db.run(_DEATHS["old"], int(await db.now() // 60) - DAYS_KEPT, limit)
@@ -78,12 +81,6 @@ async def delete_expired(
     for kind in (keys, permits, rollups, deaths, audit, ticks, finished, dead, batches):
         gone += await database.transact(kind)
     return gone
-
-
-async def fold(database: Database) -> None:
-    """Fold the counts since the last time into the roll-up."""
-    while await database.autocommit(lambda db: db.value(_FOLD, _FOLD_ROWS)) == _FOLD_ROWS:
-        pass
 
 
 async def check_integrity(db: PostgresSession) -> list[str]:

@@ -90,15 +90,24 @@ async def count(db: PostgresSession, now: float, totals: RollupTotals) -> None:
 
 
 async def record_usage(db: PostgresSession, calls: Mapping[str, CallSummary]) -> None:
-    """Add what these runs consumed to the totals of their tasks. Without usage no statement is run.
+    """Add what these runs consumed to the totals of their tasks and of the minute.
+
+    Without usage no statement is run.
 
     Args:
         db: A session in a transaction.
         calls: Calls of runs that were current, by task id.
     """
-    used = [(task_id, *made.used.columns()) for task_id, made in calls.items() if made.used is not None]
+    used = {task_id: made.used for task_id, made in sorted(calls.items()) if made.used is not None}
     if used:
-        await db.run_many(_SQL["use"], sorted(used))
+        await db.run_many(_SQL["use"], [(task_id, *total.columns()) for task_id, total in used.items()])
+        await db.run_many(
+            _SQL["count_usage"],
+            [
+                (task_id, total.calls, total.input_tokens, total.output_tokens, db.at)
+                for task_id, total in used.items()
+            ],
+        )
 
 
 async def _record_attempts(db: PostgresSession, ended: Sequence[_EndedTask]) -> None:

@@ -262,7 +262,7 @@ class PostgresStore(CommonStore):
 
     async def checkpoint(self) -> None:
         """Fold the counts since the last time into the roll-up."""
-        await maintenance.fold(self._database)
+        await history.fold(self._database)
 
     # --- schedules ---
 

@@ -7,7 +7,13 @@ from typing import Any, Protocol
 
 from tidegate.domain.spec import Priority
 from tidegate.policy.backlog import UnservedReason
-from tidegate.store.history_rows import DeathCountRow, FailureGroupRow, HistoryRange
+from tidegate.store.history_rows import (
+    DeathCountRow,
+    FailureGroupRow,
+    HistoryRange,
+    StatisticsRow,
+    TenantStatisticsRow,
+)
 from tidegate.store.rows import (
     ActionStatus,
     CancelStatus,
@@ -156,6 +162,26 @@ class Statistics(Protocol):
 
     async def list_failure_groups(self, which: HistoryRange, *, limit: int = 50) -> list[FailureGroupRow]:
         """Return the deaths by fingerprint, the most first."""
+
+    async def get_statistics(self, which: HistoryRange, *, step_minutes: int) -> list[StatisticsRow]:
+        """Return counters of tasks and runs by period, queue, function and upstream, oldest first.
+
+        A task counts as enqueued, cancelled or dead when that happens, a run as started when it starts.
+        Tokens and times count when the run ends. Redrives, purges and retention change nothing.
+
+        Args:
+            which: When, and which.
+            step_minutes: Length of a period: 1, 60 or 1,440. Counters older than two days are those of an
+                hour, and older than 35 days those of a day.
+        """
+
+    async def get_tenant_statistics(
+        self, which: HistoryRange, *, tenant: str | None = None, limit: int = 50
+    ) -> list[TenantStatisticsRow]:
+        """Return counters of tenants over the whole range, those with the most tasks first.
+
+        Tenants are counted by the hour. Of `which` only the time counts.
+        """
 
     async def get_queue_stats(self, unserved: UnservedReason | None = None) -> list[QueueStats]:
         """Return each queue that has a task, finished one in the last ten minutes or is paused, by name.

@@ -155,7 +155,7 @@ class Maintenance(Protocol):
     ) -> int:
         """Delete expired rows, at most `limit` of each kind; return how many were deleted.
 
-        These are expired keys, counters older than 90 days, audit entries older than a year, uncommitted
+        These are expired keys, counters older than 400 days, audit entries older than a year, uncommitted
         batches older than a day, final tasks older than `finished_seconds` and dead letters older than
         `dead_seconds`, each with everything that belongs to it.
         """

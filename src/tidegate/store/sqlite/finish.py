@@ -22,7 +22,7 @@ from tidegate.store.common.outcomes import with_placeholder
 from tidegate.store.common.rollup_totals import RollupTotals
 from tidegate.store.common.text import storable
 from tidegate.store.sqlite import keys, query
-from tidegate.store.sqlite.outcomes import end_run, is_resent
+from tidegate.store.sqlite.outcomes import end_run, is_resent, record_usage
 from tidegate.store.sqlite.statements import load
 from tidegate.store.sqlite.work import SqliteSession, complete
 
@@ -128,9 +128,8 @@ def _succeed(
     db.execute(_SQL["end_all"], (array,))
     db.executemany(_SQL["result"], results)
     calls = {tasks[position]: outcomes[position].calls for position in positions}
-    used = [(task, *totals.columns()) for task in ended if (totals := calls[task].used) is not None]
-    if used:
-        db.executemany(_SQL["use"], used)
+    for task in ended:
+        record_usage(db, now, task, calls[task].used)
     _update_gates(db, now, [(current[task], calls[task]) for task in ended])
 
 

@@ -48,7 +48,8 @@ def delete_expired(
     """Delete expired rows, at most `limit` of each kind; return how many were deleted."""
     gone = _deleted(db, "expired_keys", now, limit)
     gone += _deleted(db, "expired_permits", now, limit)
-    gone += _deleted(db, "old_rollups", _minute(now - ROLLUP_KEPT_SECONDS), limit)
+    for rollup in ("old_rollups", "old_times", "old_tenants"):
+        gone += _deleted(db, rollup, _minute(now - ROLLUP_KEPT_SECONDS), limit)
     gone += _delete_deaths(db, _minute(now) - DAYS_KEPT, limit)
     gone += _deleted(db, "old_audit", now - AUDIT_KEPT_SECONDS, limit)
     gone += _deleted(db, "old_fired_ticks", now - fired_ticks_kept(finished_seconds), limit)

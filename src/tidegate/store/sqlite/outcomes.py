@@ -6,6 +6,7 @@ import apsw
 
 from tidegate.domain.outcome import Dead, Outcome, Retrying, Succeeded
 from tidegate.domain.states import State
+from tidegate.domain.usage import UsageTotals
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
 from tidegate.store.common import gates
 from tidegate.store.common.deaths import DeathTotals
@@ -50,7 +51,7 @@ def end_run(
     run = EndedRunRow(*row)
     transition = plan_transition(now, run, outcome, has_next_key=_update_gate(db, now, run, outcome))
     db.execute(_SQL["attempt"], (task, *transition.attempt_row))
-    _spend(db, task, outcome, transition)
+    _spend(db, now, task, outcome, transition)
     _move_task(db, now, task, run, outcome.fence.run, transition)
     totals.add(now, run, transition.state)
     if transition.state is State.DEAD:
@@ -66,12 +67,18 @@ def is_resent(db: apsw.Connection, task: bytes, outcome: Outcome) -> bool:
     return is_resend(outcome, query.row(db, _SQL["was_attempt"], (task, run)))
 
 
+def record_usage(db: apsw.Connection, now: float, task: bytes, used: UsageTotals | None) -> None:
+    """Add what the calls of a run consumed to the totals of its task and of the minute."""
+    if used is not None:
+        db.execute(_SQL["use"], (task, *used.columns()))
+        db.execute(_SQL["count_usage"], (task, used.calls, used.input_tokens, used.output_tokens, now))
+
+
 def _spend(
-    db: apsw.Connection, task: bytes, outcome: UnsuccessfulOutcome, transition: TaskTransition
+    db: apsw.Connection, now: float, task: bytes, outcome: UnsuccessfulOutcome, transition: TaskTransition
 ) -> None:
     db.execute(_SQL["spend"], (task, *transition.counter_changes))
-    if (used := outcome.calls.used) is not None:
-        db.execute(_SQL["use"], (task, *used.columns()))
+    record_usage(db, now, task, outcome.calls.used)
     if name := rule_counter_name(outcome):
         kept = query.value(db, _SQL["rules"], (task,))
         db.execute(_SQL["spend_rule"], (task, increment_rule_count(kept, name)))

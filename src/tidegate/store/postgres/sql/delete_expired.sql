@@ -67,6 +67,28 @@ WHERE ctid = ANY (ARRAY (
     FOR UPDATE SKIP LOCKED
 ))
 
+-- name: old_times
+-- 1 at, 2 seconds since they counted, 3 how many at most
+DELETE FROM /*schema*/rollup_time
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/rollup_time
+    WHERE minute < (SELECT floor((/*schema*/moment($1) - $2::float8) / 60))
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+))
+
+-- name: old_tenants
+-- 1 at, 2 seconds since they counted, 3 how many at most
+DELETE FROM /*schema*/rollup_tenant
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/rollup_tenant
+    WHERE minute < (SELECT floor((/*schema*/moment($1) - $2::float8) / 60))
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+))
+
 -- name: old_audit
 -- 1 at, 2 seconds since it was recorded, 3 how many at most
 DELETE FROM /*schema*/audit

@@ -51,14 +51,16 @@ kept AS (
 ),
 counted AS (
     INSERT INTO /*schema*/tally (
-        minute, queue, function, upstream, tenant, succeeded, run_seconds, wait_seconds, first_final_at
+        minute, queue, function, upstream, tenant, succeeded, run_seconds, wait_seconds, first_final_at, started_minute,
+        run_bucket, wait_bucket
     )
     SELECT
         floor(clock.now / 60), e.queue, e.function, e.upstream, e.tenant, count(*),
-        sum(clock.now - e.started_at), sum(e.started_at - e.ready_at), clock.now
+        sum(clock.now - e.started_at), sum(e.started_at - e.ready_at), clock.now, floor(e.started_at / 60) AS started,
+        /*schema*/bucket_1(clock.now - e.started_at) AS ran, /*schema*/bucket_1(e.started_at - e.ready_at) AS waited
     FROM ended AS e
     CROSS JOIN clock
-    GROUP BY clock.now, e.queue, e.function, e.upstream, e.tenant
+    GROUP BY clock.now, e.queue, e.function, e.upstream, e.tenant, started, ran, waited
 ),
 freed AS (
     DELETE FROM /*schema*/key
@@ -213,11 +215,19 @@ WHERE kind = 'unique'
     AND task_id = $3
 
 -- name: count
--- Appended, so that writers do not wait for each other. The checkpoint folds the row into the roll-up.
+-- Appended, so that writers do not wait for each other. Maintenance folds the row into the roll-up.
 -- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 dead, 7 cancelled, 8 retried, 9 released,
--- 10 seconds run, 11 seconds waited, 12 now if one became final, else NULL
+-- 10 seconds run, 11 seconds waited, 12 now if one became final, else NULL, 13 minute in which the runs started or NULL
+-- for none, 14 bucket of their run times, 15 of their waits
 INSERT INTO /*schema*/tally (
     minute, queue, function, upstream, tenant, dead, cancelled, retried, released, run_seconds, wait_seconds,
-    first_final_at
+    first_final_at, started_minute, run_bucket, wait_bucket
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+
+-- name: count_usage
+-- 1 task id, 2 calls, 3 input tokens, 4 output tokens, 5 at
+INSERT INTO /*schema*/tally (minute, queue, function, upstream, tenant, calls, input_tokens, output_tokens)
+SELECT floor(/*schema*/moment($5) / 60), queue, function, upstream, tenant, $2, $3, $4
+FROM /*schema*/task
+WHERE id = $1

@@ -74,6 +74,26 @@ WHERE (minute, queue, function, upstream, tenant) IN (
     LIMIT ?2
 )
 
+-- name: old_times
+-- 1 minute before which they were counted, 2 how many at most
+DELETE FROM rollup_time
+WHERE (minute, queue, function, upstream, kind, bucket) IN (
+    SELECT minute, queue, function, upstream, kind, bucket
+    FROM rollup_time
+    WHERE minute < ?1
+    LIMIT ?2
+)
+
+-- name: old_tenants
+-- 1 minute before which they were counted, 2 how many at most
+DELETE FROM rollup_tenant
+WHERE (minute, tenant) IN (
+    SELECT minute, tenant
+    FROM rollup_tenant
+    WHERE minute < ?1
+    LIMIT ?2
+)
+
 -- name: has_old_rollups
 -- 1 minute before which they were counted
 SELECT 1

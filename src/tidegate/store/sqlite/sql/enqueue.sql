@@ -46,7 +46,5 @@ VALUES (?, 'scheduled', ?, ?, ?, ?, ?, ?, ?, 0)
 
 -- name: count
 -- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 tasks enqueued
-INSERT INTO rollup (minute, queue, function, upstream, tenant, enqueued)
+INSERT INTO tally (minute, queue, function, upstream, tenant, enqueued)
 VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
-SET enqueued = enqueued + excluded.enqueued

@@ -27,22 +27,21 @@ CROSS JOIN running AS r ON r.task_id = given.value
 
 -- name: count_succeeded
 -- 1 ids: carray of 16-byte ids, 2 now, 3 minute
-INSERT INTO rollup (
-    minute, queue, function, upstream, tenant, succeeded, run_seconds, wait_seconds, first_final_at
+INSERT INTO tally (
+    minute, queue, function, upstream, tenant, succeeded, run_seconds, wait_seconds, first_final_at, started_minute,
+    run_bucket, wait_bucket
 )
 SELECT
     ?3, r.queue, r.function, r.upstream, r.tenant, count(*), sum(?2 - r.started_at),
-    sum(r.started_at - r.ready_at), ?2
+    sum(r.started_at - r.ready_at), ?2, cast(r.started_at / 60 AS INTEGER) AS started,
+    CASE WHEN ?2 - r.started_at > 0.01 THEN min(21, cast(ceil(log2((?2 - r.started_at) / 0.01)) AS INTEGER)) ELSE 0
+    END AS ran,
+    CASE WHEN r.started_at - r.ready_at > 0.01
+        THEN min(21, cast(ceil(log2((r.started_at - r.ready_at) / 0.01)) AS INTEGER)) ELSE 0
+    END AS waited
 FROM carray(?1) AS given
 CROSS JOIN running AS r ON r.task_id = given.value
-WHERE true
-GROUP BY r.queue, r.function, r.upstream, r.tenant
-ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
-SET
-    succeeded = succeeded + excluded.succeeded,
-    run_seconds = run_seconds + excluded.run_seconds,
-    wait_seconds = wait_seconds + excluded.wait_seconds,
-    first_final_at = coalesce(first_final_at, excluded.first_final_at)
+GROUP BY r.queue, r.function, r.upstream, r.tenant, started, ran, waited
 
 -- name: end_all
 -- 1 ids: carray of 16-byte ids
@@ -149,21 +148,20 @@ VALUES (?, 'cancelled', ?, ?, ?, ?, ?)
 
 -- name: count
 -- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 dead, 7 cancelled, 8 retried, 9 released,
--- 10 seconds run, 11 seconds waited, 12 now if one became final, else NULL
-INSERT INTO rollup (
-    minute, queue, function, upstream, tenant, dead, cancelled, retried, released, run_seconds,
-    wait_seconds, first_final_at
+-- 10 seconds run, 11 seconds waited, 12 now if one became final, else NULL, 13 minute in which the runs started or NULL
+-- for none, 14 bucket of their run times, 15 of their waits
+INSERT INTO tally (
+    minute, queue, function, upstream, tenant, dead, cancelled, retried, released, run_seconds, wait_seconds,
+    first_final_at, started_minute, run_bucket, wait_bucket
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
-SET
-    dead = dead + excluded.dead,
-    cancelled = cancelled + excluded.cancelled,
-    retried = retried + excluded.retried,
-    released = released + excluded.released,
-    run_seconds = run_seconds + excluded.run_seconds,
-    wait_seconds = wait_seconds + excluded.wait_seconds,
-    first_final_at = coalesce(first_final_at, excluded.first_final_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: count_usage
+-- 1 task id, 2 calls, 3 input tokens, 4 output tokens, 5 now
+INSERT INTO tally (minute, queue, function, upstream, tenant, calls, input_tokens, output_tokens)
+SELECT cast(?5 / 60 AS INTEGER), queue, function, upstream, tenant, ?2, ?3, ?4
+FROM task
+WHERE id = ?1
 
 -- name: was_success
 -- Whether exactly this run succeeded.

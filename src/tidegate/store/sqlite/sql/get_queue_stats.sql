@@ -32,19 +32,24 @@ WHERE c.committed_at IS NOT NULL
 GROUP BY t.queue, s.due_at IS NULL
 
 -- name: done
--- Grouped by `+queue`, so that no index matches: otherwise SQLite would scan all of `rollup_queue` instead of
--- reading the few minutes from the primary key.
 -- 1 first minute of the window, 2 last full minute
 SELECT
-    queue, sum(succeeded + dead + cancelled),
-    coalesce(sum(succeeded + dead + cancelled) FILTER (WHERE minute = ?2), 0),
-    coalesce(sum(succeeded + dead + cancelled) FILTER (WHERE minute > ?2), 0), min(first_final_at)
-FROM rollup
-WHERE minute >= ?1
-GROUP BY +queue
+    queue, sum(ends), coalesce(sum(ends) FILTER (WHERE minute = ?2), 0),
+    coalesce(sum(ends) FILTER (WHERE minute > ?2), 0), min(first_final_at)
+FROM (
+    SELECT minute, queue, succeeded + dead + cancelled AS ends, first_final_at
+    FROM rollup
+    WHERE minute >= ?1
+    UNION ALL
+    SELECT minute, queue, succeeded + dead + cancelled, first_final_at
+    FROM tally
+    WHERE minute >= ?1
+)
+GROUP BY queue
 
 -- name: done_before
--- Returns the queue if it finished any task before the window.
+-- Returns the queue if it finished any task before the window. The tally is searched only if its oldest row is older than
+-- the window: where maintenance runs, it never is.
 -- 1 queue, 2 first minute of the window
 SELECT ?1
 WHERE EXISTS (
@@ -53,4 +58,8 @@ WHERE EXISTS (
     WHERE queue = ?1
         AND minute < ?2
         AND first_final_at IS NOT NULL
+)
+OR (
+    EXISTS (SELECT 1 FROM tally WHERE rowid = (SELECT min(rowid) FROM tally) AND minute < ?2)
+    AND EXISTS (SELECT 1 FROM tally WHERE queue = ?1 AND minute < ?2 AND first_final_at IS NOT NULL)
 )

@@ -1,0 +1,311 @@
+-- compact_history: fold the rows that enqueue and finish appended to `tally` into the roll-up, then replace the counters
+-- of minutes by those of their hour, and of hours by those of their day, where they are old enough. The counters of an
+-- hour are in the row of its first minute, those of a day in the row of its first. So the sums never change. Two
+-- processes take different rows at the same time.
+
+-- name: fold
+-- 1 how many rows at most
+WITH few AS MATERIALIZED (
+    SELECT ctid AS row_location
+    FROM /*schema*/tally
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+),
+gone AS (
+    DELETE FROM /*schema*/tally
+    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
+    RETURNING
+        minute, queue, function, upstream, tenant, enqueued, succeeded, dead, cancelled, retried, released,
+        run_seconds, wait_seconds, first_final_at, coalesce(calls, 0) AS calls,
+        coalesce(input_tokens, 0) AS input_tokens, coalesce(output_tokens, 0) AS output_tokens, started_minute,
+        run_bucket, wait_bucket, succeeded + dead + cancelled + retried + released AS runs
+),
+counts AS (
+    SELECT
+        minute, queue, function, upstream, tenant, enqueued, 0 AS started, succeeded, dead, cancelled, retried,
+        released, run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens
+    FROM gone
+    UNION ALL
+    SELECT started_minute, queue, function, upstream, tenant, 0, runs, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0
+    FROM gone
+    WHERE started_minute IS NOT NULL
+),
+folded AS (
+    INSERT INTO /*schema*/rollup AS r (
+        minute, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled, retried, released,
+        run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens
+    )
+    SELECT
+        minute, queue, function, upstream, '', sum(enqueued), sum(started), sum(succeeded), sum(dead), sum(cancelled),
+        sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), min(first_final_at), sum(calls),
+        sum(input_tokens), sum(output_tokens)
+    FROM counts
+    GROUP BY minute, queue, function, upstream
+    ORDER BY minute, queue, function, upstream
+    ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
+    SET
+        enqueued = r.enqueued + excluded.enqueued,
+        started = r.started + excluded.started,
+        succeeded = r.succeeded + excluded.succeeded,
+        dead = r.dead + excluded.dead,
+        cancelled = r.cancelled + excluded.cancelled,
+        retried = r.retried + excluded.retried,
+        released = r.released + excluded.released,
+        run_seconds = r.run_seconds + excluded.run_seconds,
+        wait_seconds = r.wait_seconds + excluded.wait_seconds,
+        first_final_at = least(r.first_final_at, excluded.first_final_at),
+        calls = r.calls + excluded.calls,
+        input_tokens = r.input_tokens + excluded.input_tokens,
+        output_tokens = r.output_tokens + excluded.output_tokens
+),
+times AS (
+    INSERT INTO /*schema*/rollup_time AS r (minute, queue, function, upstream, kind, bucket, runs)
+    SELECT minute, queue, function, upstream, kind, bucket, sum(runs)
+    FROM (
+        SELECT minute, queue, function, upstream, 'run' AS kind, run_bucket AS bucket, runs
+        FROM gone
+        WHERE run_bucket IS NOT NULL
+        UNION ALL
+        SELECT minute, queue, function, upstream, 'wait', wait_bucket, runs
+        FROM gone
+        WHERE wait_bucket IS NOT NULL
+    ) AS measured
+    GROUP BY minute, queue, function, upstream, kind, bucket
+    ORDER BY minute, queue, function, upstream, kind, bucket
+    ON CONFLICT (minute, queue, function, upstream, kind, bucket) DO UPDATE
+    SET runs = r.runs + excluded.runs
+),
+tenants AS (
+    INSERT INTO /*schema*/rollup_tenant AS r (
+        minute, tenant, enqueued, started, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds,
+        calls, input_tokens, output_tokens
+    )
+    SELECT
+        minute - minute % 60 AS hour, tenant, sum(enqueued), sum(started), sum(succeeded), sum(dead), sum(cancelled),
+        sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens),
+        sum(output_tokens)
+    FROM counts
+    WHERE tenant <> ''
+    GROUP BY hour, tenant
+    ORDER BY hour, tenant
+    ON CONFLICT (minute, tenant) DO UPDATE
+    SET
+        enqueued = r.enqueued + excluded.enqueued,
+        started = r.started + excluded.started,
+        succeeded = r.succeeded + excluded.succeeded,
+        dead = r.dead + excluded.dead,
+        cancelled = r.cancelled + excluded.cancelled,
+        retried = r.retried + excluded.retried,
+        released = r.released + excluded.released,
+        run_seconds = r.run_seconds + excluded.run_seconds,
+        wait_seconds = r.wait_seconds + excluded.wait_seconds,
+        calls = r.calls + excluded.calls,
+        input_tokens = r.input_tokens + excluded.input_tokens,
+        output_tokens = r.output_tokens + excluded.output_tokens
+)
+SELECT count(*)
+FROM gone
+
+-- name: minutes
+-- Return how many rows were added to those of their hours.
+-- 1 minute before which they may be summed, 2 how many rows at most
+WITH few AS MATERIALIZED (
+    SELECT ctid AS row_location
+    FROM /*schema*/rollup
+    WHERE minute % 60 <> 0
+        AND minute < $1
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+gone AS (
+    DELETE FROM /*schema*/rollup
+    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
+    RETURNING
+        minute - minute % 60 AS period, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled,
+        retried, released, run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens,
+        cost_microdollars
+),
+summed AS (
+    INSERT INTO /*schema*/rollup AS r (
+        minute, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled, retried, released,
+        run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens, cost_microdollars
+    )
+    SELECT
+        period, queue, function, upstream, tenant, sum(enqueued), sum(started), sum(succeeded), sum(dead),
+        sum(cancelled), sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), min(first_final_at),
+        sum(calls), sum(input_tokens), sum(output_tokens), sum(cost_microdollars)
+    FROM gone
+    GROUP BY period, queue, function, upstream, tenant
+    ORDER BY period, queue, function, upstream, tenant
+    ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
+    SET
+        enqueued = r.enqueued + excluded.enqueued,
+        started = r.started + excluded.started,
+        succeeded = r.succeeded + excluded.succeeded,
+        dead = r.dead + excluded.dead,
+        cancelled = r.cancelled + excluded.cancelled,
+        retried = r.retried + excluded.retried,
+        released = r.released + excluded.released,
+        run_seconds = r.run_seconds + excluded.run_seconds,
+        wait_seconds = r.wait_seconds + excluded.wait_seconds,
+        first_final_at = least(r.first_final_at, excluded.first_final_at),
+        calls = r.calls + excluded.calls,
+        input_tokens = r.input_tokens + excluded.input_tokens,
+        output_tokens = r.output_tokens + excluded.output_tokens,
+        cost_microdollars = r.cost_microdollars + excluded.cost_microdollars
+)
+SELECT count(*)
+FROM gone
+
+-- name: hours
+-- Return how many rows were added to those of their days.
+-- 1 minute before which they may be summed, 2 how many rows at most
+WITH few AS MATERIALIZED (
+    SELECT ctid AS row_location
+    FROM /*schema*/rollup
+    WHERE minute % 1440 <> 0
+        AND minute % 60 = 0
+        AND minute < $1
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+gone AS (
+    DELETE FROM /*schema*/rollup
+    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
+    RETURNING
+        minute - minute % 1440 AS period, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled,
+        retried, released, run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens,
+        cost_microdollars
+),
+summed AS (
+    INSERT INTO /*schema*/rollup AS r (
+        minute, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled, retried, released,
+        run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens, cost_microdollars
+    )
+    SELECT
+        period, queue, function, upstream, tenant, sum(enqueued), sum(started), sum(succeeded), sum(dead),
+        sum(cancelled), sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), min(first_final_at),
+        sum(calls), sum(input_tokens), sum(output_tokens), sum(cost_microdollars)
+    FROM gone
+    GROUP BY period, queue, function, upstream, tenant
+    ORDER BY period, queue, function, upstream, tenant
+    ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
+    SET
+        enqueued = r.enqueued + excluded.enqueued,
+        started = r.started + excluded.started,
+        succeeded = r.succeeded + excluded.succeeded,
+        dead = r.dead + excluded.dead,
+        cancelled = r.cancelled + excluded.cancelled,
+        retried = r.retried + excluded.retried,
+        released = r.released + excluded.released,
+        run_seconds = r.run_seconds + excluded.run_seconds,
+        wait_seconds = r.wait_seconds + excluded.wait_seconds,
+        first_final_at = least(r.first_final_at, excluded.first_final_at),
+        calls = r.calls + excluded.calls,
+        input_tokens = r.input_tokens + excluded.input_tokens,
+        output_tokens = r.output_tokens + excluded.output_tokens,
+        cost_microdollars = r.cost_microdollars + excluded.cost_microdollars
+)
+SELECT count(*)
+FROM gone
+
+-- name: time_minutes
+-- 1 minute before which they may be summed, 2 how many rows at most
+WITH few AS MATERIALIZED (
+    SELECT ctid AS row_location
+    FROM /*schema*/rollup_time
+    WHERE minute % 60 <> 0
+        AND minute < $1
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+gone AS (
+    DELETE FROM /*schema*/rollup_time
+    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
+    RETURNING minute - minute % 60 AS period, queue, function, upstream, kind, bucket, runs
+),
+summed AS (
+    INSERT INTO /*schema*/rollup_time AS r (minute, queue, function, upstream, kind, bucket, runs)
+    SELECT period, queue, function, upstream, kind, bucket, sum(runs)
+    FROM gone
+    GROUP BY period, queue, function, upstream, kind, bucket
+    ORDER BY period, queue, function, upstream, kind, bucket
+    ON CONFLICT (minute, queue, function, upstream, kind, bucket) DO UPDATE
+    SET runs = r.runs + excluded.runs
+)
+SELECT count(*)
+FROM gone
+
+-- name: time_hours
+-- 1 minute before which they may be summed, 2 how many rows at most
+WITH few AS MATERIALIZED (
+    SELECT ctid AS row_location
+    FROM /*schema*/rollup_time
+    WHERE minute % 1440 <> 0
+        AND minute % 60 = 0
+        AND minute < $1
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+gone AS (
+    DELETE FROM /*schema*/rollup_time
+    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
+    RETURNING minute - minute % 1440 AS period, queue, function, upstream, kind, bucket, runs
+),
+summed AS (
+    INSERT INTO /*schema*/rollup_time AS r (minute, queue, function, upstream, kind, bucket, runs)
+    SELECT period, queue, function, upstream, kind, bucket, sum(runs)
+    FROM gone
+    GROUP BY period, queue, function, upstream, kind, bucket
+    ORDER BY period, queue, function, upstream, kind, bucket
+    ON CONFLICT (minute, queue, function, upstream, kind, bucket) DO UPDATE
+    SET runs = r.runs + excluded.runs
+)
+SELECT count(*)
+FROM gone
+
+-- name: tenant_hours
+-- 1 minute before which they may be summed, 2 how many rows at most
+WITH few AS MATERIALIZED (
+    SELECT ctid AS row_location
+    FROM /*schema*/rollup_tenant
+    WHERE minute % 1440 <> 0
+        AND minute < $1
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+gone AS (
+    DELETE FROM /*schema*/rollup_tenant
+    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
+    RETURNING
+        minute - minute % 1440 AS period, tenant, enqueued, started, succeeded, dead, cancelled, retried, released,
+        run_seconds, wait_seconds, calls, input_tokens, output_tokens
+),
+summed AS (
+    INSERT INTO /*schema*/rollup_tenant AS r (
+        minute, tenant, enqueued, started, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds,
+        calls, input_tokens, output_tokens
+    )
+    SELECT
+        period, tenant, sum(enqueued), sum(started), sum(succeeded), sum(dead), sum(cancelled), sum(retried),
+        sum(released), sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens), sum(output_tokens)
+    FROM gone
+    GROUP BY period, tenant
+    ORDER BY period, tenant
+    ON CONFLICT (minute, tenant) DO UPDATE
+    SET
+        enqueued = r.enqueued + excluded.enqueued,
+        started = r.started + excluded.started,
+        succeeded = r.succeeded + excluded.succeeded,
+        dead = r.dead + excluded.dead,
+        cancelled = r.cancelled + excluded.cancelled,
+        retried = r.retried + excluded.retried,
+        released = r.released + excluded.released,
+        run_seconds = r.run_seconds + excluded.run_seconds,
+        wait_seconds = r.wait_seconds + excluded.wait_seconds,
+        calls = r.calls + excluded.calls,
+        input_tokens = r.input_tokens + excluded.input_tokens,
+        output_tokens = r.output_tokens + excluded.output_tokens
+)
+SELECT count(*)
+FROM gone

@@ -1,0 +1,226 @@
+-- compact_history: fold the rows that enqueue and finish appended to `tally` into the roll-up, then replace the counters
+-- of minutes by those of their hour, and of hours by those of their day, where they are old enough. The counters of an
+-- hour are in the row of its first minute, those of a day in the row of its first. So the sums never change.
+
+-- name: last_folded
+-- The last row to fold now; NULL if there is none.
+-- 1 how many rows at most
+SELECT max(rowid)
+FROM (SELECT rowid FROM tally ORDER BY rowid LIMIT ?1)
+
+-- name: fold
+-- 1 last row
+INSERT INTO rollup (
+    minute, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled, retried, released,
+    run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens
+)
+SELECT
+    minute, queue, function, upstream, '', sum(enqueued), sum(started), sum(succeeded), sum(dead), sum(cancelled),
+    sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), min(first_final_at), sum(calls),
+    sum(input_tokens), sum(output_tokens)
+FROM (
+    SELECT
+        minute, queue, function, upstream, enqueued, 0 AS started, succeeded, dead, cancelled, retried, released,
+        run_seconds, wait_seconds, first_final_at, coalesce(calls, 0) AS calls,
+        coalesce(input_tokens, 0) AS input_tokens, coalesce(output_tokens, 0) AS output_tokens
+    FROM tally
+    WHERE rowid <= ?1
+    UNION ALL
+    SELECT
+        started_minute, queue, function, upstream, 0, succeeded + dead + cancelled + retried + released, 0, 0, 0, 0, 0,
+        0.0, 0.0, NULL, 0, 0, 0
+    FROM tally
+    WHERE rowid <= ?1
+        AND started_minute IS NOT NULL
+)
+WHERE true
+GROUP BY minute, queue, function, upstream
+ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
+SET
+    enqueued = enqueued + excluded.enqueued,
+    started = started + excluded.started,
+    succeeded = succeeded + excluded.succeeded,
+    dead = dead + excluded.dead,
+    cancelled = cancelled + excluded.cancelled,
+    retried = retried + excluded.retried,
+    released = released + excluded.released,
+    run_seconds = run_seconds + excluded.run_seconds,
+    wait_seconds = wait_seconds + excluded.wait_seconds,
+    first_final_at = coalesce(min(first_final_at, excluded.first_final_at), first_final_at, excluded.first_final_at),
+    calls = calls + excluded.calls,
+    input_tokens = input_tokens + excluded.input_tokens,
+    output_tokens = output_tokens + excluded.output_tokens
+
+-- name: fold_times
+-- 1 last row
+INSERT INTO rollup_time (minute, queue, function, upstream, kind, bucket, runs)
+SELECT minute, queue, function, upstream, kind, bucket, sum(runs)
+FROM (
+    SELECT
+        minute, queue, function, upstream, 'run' AS kind, run_bucket AS bucket,
+        succeeded + dead + cancelled + retried + released AS runs
+    FROM tally
+    WHERE rowid <= ?1
+        AND run_bucket IS NOT NULL
+    UNION ALL
+    SELECT minute, queue, function, upstream, 'wait', wait_bucket, succeeded + dead + cancelled + retried + released
+    FROM tally
+    WHERE rowid <= ?1
+        AND wait_bucket IS NOT NULL
+)
+WHERE true
+GROUP BY minute, queue, function, upstream, kind, bucket
+ON CONFLICT (minute, queue, function, upstream, kind, bucket) DO UPDATE
+SET runs = runs + excluded.runs
+
+-- name: fold_tenants
+-- 1 last row
+INSERT INTO rollup_tenant (
+    minute, tenant, enqueued, started, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds, calls,
+    input_tokens, output_tokens
+)
+SELECT
+    minute - minute % 60 AS hour, tenant, sum(enqueued), sum(started), sum(succeeded), sum(dead), sum(cancelled),
+    sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens), sum(output_tokens)
+FROM (
+    SELECT
+        minute, tenant, enqueued, 0 AS started, succeeded, dead, cancelled, retried, released, run_seconds,
+        wait_seconds, coalesce(calls, 0) AS calls, coalesce(input_tokens, 0) AS input_tokens,
+        coalesce(output_tokens, 0) AS output_tokens
+    FROM tally
+    WHERE rowid <= ?1
+        AND tenant <> ''
+    UNION ALL
+    SELECT
+        started_minute, tenant, 0, succeeded + dead + cancelled + retried + released, 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0, 0
+    FROM tally
+    WHERE rowid <= ?1
+        AND tenant <> ''
+        AND started_minute IS NOT NULL
+)
+WHERE true
+GROUP BY hour, tenant
+ON CONFLICT (minute, tenant) DO UPDATE
+SET
+    enqueued = enqueued + excluded.enqueued,
+    started = started + excluded.started,
+    succeeded = succeeded + excluded.succeeded,
+    dead = dead + excluded.dead,
+    cancelled = cancelled + excluded.cancelled,
+    retried = retried + excluded.retried,
+    released = released + excluded.released,
+    run_seconds = run_seconds + excluded.run_seconds,
+    wait_seconds = wait_seconds + excluded.wait_seconds,
+    calls = calls + excluded.calls,
+    input_tokens = input_tokens + excluded.input_tokens,
+    output_tokens = output_tokens + excluded.output_tokens
+
+-- name: drop_folded
+-- 1 last row
+DELETE FROM tally
+WHERE rowid <= ?1
+
+-- name: next_minute
+-- The earliest minute that is not the first of an hour.
+-- 1 minute before which they may be summed
+SELECT min(minute)
+FROM rollup
+WHERE minute % 60 <> 0
+    AND minute < ?1
+
+-- name: next_hour
+-- 1 minute before which they may be summed
+SELECT min(minute)
+FROM rollup
+WHERE minute % 1440 <> 0
+    AND minute % 60 = 0
+    AND minute < ?1
+
+-- name: sum_period
+-- Add the later rows of a period to those of its first minute.
+-- 1 first minute, 2 minutes of the period
+INSERT INTO rollup (
+    minute, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled, retried, released,
+    run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens, cost_microdollars
+)
+SELECT
+    ?1, queue, function, upstream, tenant, sum(enqueued), sum(started), sum(succeeded), sum(dead), sum(cancelled),
+    sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), min(first_final_at), sum(calls),
+    sum(input_tokens), sum(output_tokens), sum(cost_microdollars)
+FROM rollup
+WHERE minute > ?1
+    AND minute < ?1 + ?2
+GROUP BY queue, function, upstream, tenant
+ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
+SET
+    enqueued = enqueued + excluded.enqueued,
+    started = started + excluded.started,
+    succeeded = succeeded + excluded.succeeded,
+    dead = dead + excluded.dead,
+    cancelled = cancelled + excluded.cancelled,
+    retried = retried + excluded.retried,
+    released = released + excluded.released,
+    run_seconds = run_seconds + excluded.run_seconds,
+    wait_seconds = wait_seconds + excluded.wait_seconds,
+    first_final_at = coalesce(min(first_final_at, excluded.first_final_at), first_final_at, excluded.first_final_at),
+    calls = calls + excluded.calls,
+    input_tokens = input_tokens + excluded.input_tokens,
+    output_tokens = output_tokens + excluded.output_tokens,
+    cost_microdollars = cost_microdollars + excluded.cost_microdollars
+
+-- name: drop_period
+-- 1 first minute, 2 minutes of the period
+DELETE FROM rollup
+WHERE minute > ?1
+    AND minute < ?1 + ?2
+
+-- name: sum_times
+-- 1 first minute, 2 minutes of the period
+INSERT INTO rollup_time (minute, queue, function, upstream, kind, bucket, runs)
+SELECT ?1, queue, function, upstream, kind, bucket, sum(runs)
+FROM rollup_time
+WHERE minute > ?1
+    AND minute < ?1 + ?2
+GROUP BY queue, function, upstream, kind, bucket
+ON CONFLICT (minute, queue, function, upstream, kind, bucket) DO UPDATE
+SET runs = runs + excluded.runs
+
+-- name: drop_times
+-- 1 first minute, 2 minutes of the period
+DELETE FROM rollup_time
+WHERE minute > ?1
+    AND minute < ?1 + ?2
+
+-- name: sum_tenants
+-- 1 first minute, 2 minutes of the period
+INSERT INTO rollup_tenant (
+    minute, tenant, enqueued, started, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds, calls,
+    input_tokens, output_tokens
+)
+SELECT
+    ?1, tenant, sum(enqueued), sum(started), sum(succeeded), sum(dead), sum(cancelled), sum(retried), sum(released),
+    sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens), sum(output_tokens)
+FROM rollup_tenant
+WHERE minute > ?1
+    AND minute < ?1 + ?2
+GROUP BY tenant
+ON CONFLICT (minute, tenant) DO UPDATE
+SET
+    enqueued = enqueued + excluded.enqueued,
+    started = started + excluded.started,
+    succeeded = succeeded + excluded.succeeded,
+    dead = dead + excluded.dead,
+    cancelled = cancelled + excluded.cancelled,
+    retried = retried + excluded.retried,
+    released = released + excluded.released,
+    run_seconds = run_seconds + excluded.run_seconds,
+    wait_seconds = wait_seconds + excluded.wait_seconds,
+    calls = calls + excluded.calls,
+    input_tokens = input_tokens + excluded.input_tokens,
+    output_tokens = output_tokens + excluded.output_tokens
+
+-- name: drop_tenants
+-- 1 first minute, 2 minutes of the period
+DELETE FROM rollup_tenant
+WHERE minute > ?1
+    AND minute < ?1 + ?2
