@@ -89,6 +89,10 @@ def command(
     reason, wait_s (the wait the server asked for, in seconds) and action: dead, park (waits, no attempt
     charged) or retry (waits, one attempt charged). Lines that cannot be read are reported on stderr; the
     other lines are still classified, and the exit code is 1.
+
+    A line has status, headers and body, or for an exception: exception, mro (its classes, the nearest
+    first), attrs, args, cause, context and children. Both may have id, provider and now (the moment that
+    dates are compared with).
     """
     _check_usage(file, status, headers, body, jsonl)
     classifiers = tuple(load_app(app).classifiers) if app is not None else ()
