@@ -60,7 +60,7 @@ def test_the_limits_on_the_page_are_those_of_the_code():
     assert limits.batch_body_limit == 8 * 2**20
     assert f"{limits.depth_limit} levels of nesting" in text
     assert f"({limits.wait_limit:g} at most)" in text
-    assert f"At most {limits.waiters} requests" in text
+    assert f"{limits.waiters} places for waiting requests" in text
     assert f"Every {limits.heartbeat:g} s a comment" in text
     assert f"nothing for {limits.send_limit:g} s" in text
     assert f"{limits.page_limit} at most" in text
