@@ -22,6 +22,7 @@ FIGURES = (
     "isolation",
     "web",
     "testing",
+    "schedules",
 )
 
 
