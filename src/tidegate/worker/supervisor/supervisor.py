@@ -24,19 +24,18 @@ import time
 from collections.abc import Sequence
 
 from tidegate.errors import ConfigError
-from tidegate.schedule.declared import DECLARE_SECONDS, ScheduleDeclarer
 from tidegate.store.connect import absolute_url
 from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
 from tidegate.worker.engine.heartbeat import Heartbeat
 from tidegate.worker.engine.pool_main import EXIT_CONFIG
 from tidegate.worker.logs import set_up_logging
-from tidegate.worker.maintenance.job import MaintenanceJob
 from tidegate.worker.maintenance.loop import MaintenanceLoop
 from tidegate.worker.opening import open_with_retries
 from tidegate.worker.settings import Pool, Timings, drain_grace
 from tidegate.worker.supervisor.connections import log_connections, open_supervising
 from tidegate.worker.supervisor.control_watch import ControlWatch
+from tidegate.worker.supervisor.declarations import Declarations
 from tidegate.worker.supervisor.health import Health
 from tidegate.worker.supervisor.manifest import Manifest, read_manifest
 from tidegate.worker.supervisor.memory_watch import MemoryWatch
@@ -112,7 +111,7 @@ class Supervisor:
     _control_watch: ControlWatch
     _maintenance: MaintenanceLoop
     _manifest: Manifest
-    _declarer: ScheduleDeclarer
+    _declarations: Declarations
     _timings: Timings
 
     def __init__(
@@ -185,10 +184,7 @@ class Supervisor:
         self._is_serving = True
         if self._runs_maintenance:
             self._maintenance.start()
-        declaration = MaintenanceJob(
-            "schedule declaration", DECLARE_SECONDS, self._declarer.run_once, rng=self._rng
-        )
-        declaration.start()
+        self._declarations.start()
         watches = self._start_watches()
         await self._status_reporter.start()
         await scratch.remove_unknown(self._store)
@@ -213,7 +209,7 @@ class Supervisor:
             for job in jobs:
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
-            await declaration.stop()
+            await self._declarations.stop()
             await self._maintenance.stop()
             await self._status_reporter.stop()
         if self._runs_maintenance:
@@ -244,9 +240,8 @@ class Supervisor:
 
     async def _open_store(self) -> bool:
         await open_with_retries(self._store.open)
-        await self._store.save_manifest(self._manifest.application, self._manifest.content)
-        self._declarer = ScheduleDeclarer(self._store, self._manifest.schedule_set)
-        await self._declarer.run_once()
+        self._declarations = Declarations(self._store, self._manifest, rng=self._rng)
+        await self._declarations.save()
         return True
 
     def _wanted_pools(self) -> tuple[Pool, ...]:
@@ -262,15 +257,10 @@ class Supervisor:
         if manifest.database_url != self._manifest.database_url:
             raise ConfigError("the application uses another database now", fix="restart the worker")
         self._manifest = manifest
-        self._declarer.schedule_set = manifest.schedule_set
-        self._pools.schedule_set = manifest.schedule_set.fingerprint
-
-        async def save() -> None:
-            await self._store.save_manifest(manifest.application, manifest.content)
-            await self._declarer.run_once()
-
+        self._declarations.replace(manifest)
+        self._pools.schedule_set = self._declarations.schedule_set
         await self._stopping.retry_until_stored(
-            "saving the manifest", save, last_seconds=self._timings.stop_grace
+            "saving the manifest", self._declarations.save, last_seconds=self._timings.stop_grace
         )
         return self._pools.resize(self._wanted_pools(), grace)
 
@@ -288,7 +278,7 @@ class Supervisor:
             on_bad_setup=self._on_bad_setup,
             on_killed=self._on_killed,
         )
-        pools.schedule_set = self._manifest.schedule_set.fingerprint
+        pools.schedule_set = self._declarations.schedule_set
         return pools
 
     def _make_control_watch(self) -> ControlWatch:
