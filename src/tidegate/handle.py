@@ -135,7 +135,7 @@ class Handle(TaskReference, Generic[R_co]):
         """Yield the task's chunks as they arrive, from the first one to the end of the task.
 
         Ends when the task is final, with any outcome; `result()` returns the outcome. If the task runs again,
-        the new chunks follow the old ones. `chunk.run` shows which run emitted a chunk.
+        the new run's chunks follow the old run's. `chunk.run` shows which run emitted a chunk.
 
         Args:
             after: Number of the last chunk that the caller has; 0 for the whole stream.

@@ -194,7 +194,7 @@ def read_settings(given: TaskSettings) -> dict[str, Any]:
 
 
 def choose_runs_in(function: Callable[..., Any], wanted: str | None, *, memory_limit: bool) -> RunsIn:
-    """Return where a body runs: as wanted, else coroutines on the loop, plain functions in a process.
+    """Return where a function runs: as set, or else coroutines on the loop and plain functions in a process.
 
     Raises:
         OptionError: It cannot run there.

@@ -263,7 +263,7 @@ def dead_letter_of_task(row: TaskRow, error_class: str) -> DeadLetter:
 
     Args:
         row: The row.
-        error_class: Of its last failure; the row does not hold it.
+        error_class: The class of its last failure's error, which the row does not hold.
     """
     return DeadLetter(
         task_id=row.id,

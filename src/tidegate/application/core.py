@@ -205,7 +205,7 @@ class Core(HookLists):
         """Return the declared schedules by name, ready to be stored.
 
         Raises:
-            ArgumentsError: The arguments of one do not fit its function.
+            ArgumentsError: The arguments of a schedule do not fit its function.
         """
         return [schedule.declared() for _, schedule in sorted(self.schedules.items())]
 
@@ -230,7 +230,7 @@ class Core(HookLists):
         """Return the schedules that this application declares.
 
         Raises:
-            ArgumentsError: The arguments of one do not fit its function.
+            ArgumentsError: The arguments of a schedule do not fit its function.
         """
         return ScheduleSet(self.reference(), tuple(self.declared_schedules()))
 
@@ -265,7 +265,7 @@ class Core(HookLists):
         """Use another store inside the block. For tests: nothing may wait for a task when the block ends.
 
         Raises:
-            UsageError: Another thread or asyncio task is inside such a block: its tasks would come here.
+            UsageError: Another thread or asyncio task is inside such a block: its tasks would be stored here.
         """
         names = ("store", "url", "unserved", "_opened_in_pid", "_task_watchers")
         with self._process_lock():

@@ -62,7 +62,7 @@ def _is_charged(run: Context, upstream: str) -> bool:
 
 
 def _would_spend_last_attempt(run: Context) -> bool:
-    """Return whether a failed call would end the task although a refused call would not.
+    """Return whether a failed call would end the task while a refused call would not.
 
     This is false for a probe, and after a call that may have been processed: then the attempt is spent
     either way.

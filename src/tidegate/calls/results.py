@@ -47,7 +47,7 @@ def _understood(error: BaseException, settings: CallSettings) -> Failure:
 
 
 def is_in_doubt(status: int) -> bool:
-    """Return whether a response leaves open whether the work was done."""
+    """Return whether a response does not show if the work was done."""
     return status in _GATEWAY_GAVE_UP
 
 

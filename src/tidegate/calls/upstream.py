@@ -129,10 +129,10 @@ class Upstream:
 
     @contextmanager
     def fresh_permits(self, clock: Callable[[], float], rng: random.Random) -> Iterator[None]:
-        """Forget inside the block, and at its end, what this process knows of the service. For tests.
+        """At the start and the end of the block, forget what this process knows of the service. For tests.
 
-        A stand-in that the block sets ends with it. Transports keep their source of permits, so that source
-        itself begins again.
+        A stand-in that is set in the block is removed at its end. Transports keep their permit source, so
+        that object itself is reset.
 
         Args:
             clock: Returns monotonic seconds.

@@ -84,7 +84,7 @@ def death_filters(command: Command) -> Command:
 def stats_command(filters: DeathFilters, step: str, location: StoreLocation, as_json: bool) -> None:
     """Count the tasks that died, by reason, over hours or days.
 
-    A death counts when it happens: a redrive or a purge changes nothing here. Periods are those of UTC. With
+    A death counts when it happens: a redrive or a purge changes nothing here. Periods are in UTC. With
     --json: one line for each period, queue, function and reason.
     """
     run(_stats(location, filters, step, as_json))

@@ -48,7 +48,7 @@ _EXIT_CODES: tuple[tuple[type[TidegateError], int], ...] = (
 
 
 def exit_code(error: TidegateError) -> int:
-    """Return the exit code of an error: that of the first matching class, else 1."""
+    """Return the exit code of the first class that matches an error; 1 if none does."""
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILED)
 
 

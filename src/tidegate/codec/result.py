@@ -46,8 +46,8 @@ class EncodedResult(NamedTuple):
 def encode_result(shape: Shape, value: Any, limit: int = LIMIT_BYTES) -> EncodedResult:
     """Return the bytes of a function's result. Never raises, because the work is already done.
 
-    A value that does not fit the return annotation is encoded without it if possible. A value that cannot be
-    encoded is replaced by a stand-in with its type and the reason.
+    A value that does not fit the return annotation is encoded without the annotation if possible. A value
+    that cannot be encoded is replaced by a stand-in with its type and the reason.
 
     Args:
         shape: The return annotation.

@@ -168,7 +168,7 @@ class Context:
         r"""Add a chunk to this task's stream: a token, a line, the URL of a picture.
 
         Chunks keep their order. They are stored within 0.1 s, and always before the task ends. They are kept
-        as long as the task. If the task runs again, the chunks of the new run follow those of the old one.
+        as long as the task. If the task runs again, the new run's chunks follow the old run's.
         `emit` waits only while the store cannot keep up.
 
         Args:

@@ -67,7 +67,7 @@ _OPERATOR = r"(?:[:?=|]{0,3}=|=>|::?|(?<=[\"']),(?=\s{0,4}b?\\{0,4}[\"'`])|\.=|>
 _OPERATION = re.compile(rf"(?<=[A-Za-z]){_QUOTE}?\]?\s{{0,4}}{_OPERATOR}\s{{0,8}}(?:[bru](?=[\"']))?")
 _VALUE_IN_QUOTES = re.compile(r"(\\{0,4}[\"'`])((?:(?!\1)(?:\\.|[^\r\n\\])){1,8192})(?=\1)")
 _VALUE_AFTER_QUOTE = re.compile(r"(\\{0,4}[\"'`])([^\s\"'`,;&<>)}\]\\]{1,128})")
-"""For a quote that is not closed, or only far behind."""
+"""For a quote that is not closed, or closed only much later."""
 _VALUE = re.compile(r"()([^\s\"'`,;&<>)}\]\\]{1,128})")
 _REST_OF_VALUE = re.compile(r"[^\s\"'`,;&<>)}\]\\]*")
 _NAME = re.compile(r"[\w.-]{1,64}\Z")

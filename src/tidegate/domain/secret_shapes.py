@@ -194,4 +194,4 @@ HARMLESS_VALUES = frozenset(
         *("and", "or", "for", "in", "of", "to", "with", "too", "here", "you", "your", "please", "bearer"),
     ]
 )
-"""Values that say something about a secret and are none. Compared in lower case."""
+"""Values that describe a secret without being one. Compared in lower case."""

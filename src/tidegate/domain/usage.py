@@ -35,7 +35,7 @@ MOST_TOKENS = 10**12
 
 @dataclass(frozen=True, slots=True)
 class UsageTotals:
-    """The usage of several calls together: those of one run, or of all runs of a task.
+    """The usage of several calls together: all calls of one run, or of all runs of a task.
 
     `input_tokens` and `output_tokens` are everything read and written; the other tokens are parts of these.
     """

@@ -44,7 +44,7 @@ def format_block(block: Block, limits: Limits, now: float) -> str:
 
 
 def format_exhausted_limit(limit: LearnedLimit, now: float) -> str:
-    """Return that a limit of the provider is used up, and until when."""
+    """Return a text: a limit of the provider is used up, and until when."""
     counted = format_dimension(limit.dimension)
     return f"its limit of {counted} is used up; opens in {_format_left(limit.opens_at, now)}"
 
@@ -101,7 +101,7 @@ def _format_parked(gate: Gate, by: ParkedBy, now: float) -> str:
 
 
 def _format_next_probe(gate: Gate, now: float) -> str:
-    """Return when the gate is probed next. A probe that is overdue found no task that may be one."""
+    """Return when the gate is probed next. An overdue probe means that no task could be the probe."""
     if gate.probe_at is None or now - gate.probe_at < UNTRIED_SECONDS:
         return f"next probe in {_format_left(gate.probe_at, now)}"
     last_attempt_at = gate.probe_at + gates.last_attempt_delay(gate, now)

@@ -30,15 +30,15 @@ MAX_PROBE_SECONDS = 10.0
 """The most time between two probes."""
 PLACEHOLDER_WAIT_SECONDS = 2.0
 PLACEHOLDER_WAITS = 5
-"""If a server keeps naming waits for longer than `PLACEHOLDER_WAIT_SECONDS`, than this many of its waits and
-than twice the typical time of a run, only a successful probe opens the gate."""
+"""If a server keeps naming waits for too long, only a successful probe opens the gate. Too long is more than
+`PLACEHOLDER_WAIT_SECONDS`, this many of its waits, and twice the typical time of a run."""
 FIRST_SHARE = 0.1
 """The share of its rate that an upstream starts with after an outage."""
 LAST_ATTEMPT_SECONDS = 10.0
 MAX_LAST_ATTEMPT_SECONDS = 600.0
-"""A task on its last attempt probes a gate only if no other task took the probe for half of the time since
-the gate was parked, and for at least 10 s and at most 600 s. So only a few last attempts are spent on an
-outage, at growing intervals, and the gate stays closed for at most about twice the outage."""
+"""A task on its last attempt probes a gate only if other tasks could have taken the probe and did not. They
+have half of the time since the gate was parked, at least 10 s and at most 600 s. So only a few last attempts
+are spent on an outage, at growing intervals, and the gate stays closed for at most about twice the outage."""
 MAX_OVERLOADED_TASKS = 16
 """A gate remembers this many tasks whose overload parked it, and this many rate limits: the latest ones."""
 LONE_LIMITS = 2
@@ -54,8 +54,8 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
 
     This decides what a 429 does: a wait that the server named parks the gate until then; without one, the
     gate parks until a probe succeeds. A 429 that met a flowing gate also halves the learned rate, or sets it
-    to half of the recent successes. A 429 soon after another, by a run that started at the old rate, does
-    not; nor does one without recent successes.
+    to half of the recent successes. The rate stays after a 429 that comes soon after another, from a run that
+    started at the old rate. It also stays if there are no recent successes.
     """
     if failure.needs_person:
         return _parked(gate, ParkedBy.ACCOUNT, failure, now)

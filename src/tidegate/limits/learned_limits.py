@@ -24,7 +24,7 @@ MINUTE, DAY = 60.0, 86_400.0
 SCARCE_SHARE = 0.5
 """When the remaining share falls to this, a limit becomes scarce and calls are paced."""
 AMPLE_SHARE = 0.9
-"""When the remaining share rises above this, a scarce limit no longer is."""
+"""When the remaining share rises above this, a scarce limit is no longer scarce."""
 MEMORY_SECONDS = 60.0
 """A response's remaining amount sets a rate for this long. After a minute the limit is full again."""
 STALE_SECONDS = 10.0
@@ -170,7 +170,7 @@ def _fits_even_refill(used: float, seconds_each: float, reset: float) -> bool:
     """Whether an evenly refilled limit that lacks `used` is full again at the reset.
 
     `used` may be rounded up by one. One used call fits nearly any reset of a limit that refills slowly, so a
-    reset much earlier than the refill of one call is taken as that of a shorter window.
+    reset much earlier than the refill of one call is read as the reset of a shorter window.
     """
     most = used * seconds_each
     if used <= 1 and seconds_each > MINUTE and reset < seconds_each / 2:

@@ -26,7 +26,8 @@ class Limits:
     max_in_flight: int | None = None
     """Calls at once. A run counts as one call from its claim to its end, even while it makes no call."""
     retries_per_minute: float | None = None
-    """Retries per minute; None for a fifth of the requests per minute, if that is limited, else no budget."""
+    """Retries per minute; None: a fifth of the requests per minute if these are limited, otherwise no
+    budget."""
     retry_window_seconds: float = 60.0
     """The window of the retry budget."""
     slow_start_seconds: float = 45.0
@@ -37,7 +38,7 @@ class Limits:
     """The names of the limits that a person set. The code's values for them are ignored until handed back."""
 
     def merged_with(self, declared: Limits) -> Limits:
-        """Return the declared limits, with those that a person set kept from these stored ones.
+        """Return the declared limits, but keep the limits that a person set from these stored ones.
 
         Whether a window is fixed or refills evenly is always decided by the declaration.
         """

@@ -90,7 +90,7 @@ class Gate:
     successes: int = 0
     """Successes since the slow start began."""
     last_opened_at: float | None = None
-    """When it last opened. Retries that began to wait before may leave early."""
+    """When it last opened. Retries that began to wait before this moment may leave early."""
     typical_seconds: float = 1.0
     """How long a successful run takes: a moving average."""
     learned_limits: tuple[LearnedLimit, ...] = ()
@@ -142,12 +142,12 @@ def key_gate_name(upstream: str, key: str) -> str:
 
 
 def upstream_of_key_gate(name: str) -> str:
-    """Return the upstream of a key's gate; empty if the name is not that of a key's gate."""
+    """Return the upstream of a key's gate; empty if the name is not a key's gate."""
     return name.rpartition(_KEY_MARK)[0]
 
 
 def is_key_gate(name: str, upstream: str | None = None) -> bool:
-    """Whether a name is that of a key's gate: of this upstream, or of any if it is None."""
+    """Whether a name is a gate of one of this upstream's keys; of any upstream's keys if it is None."""
     ring, mark, _ = name.rpartition(_KEY_MARK)
     return bool(mark) and upstream in (None, ring)
 
@@ -166,7 +166,7 @@ class GateRow:
 
 @dataclass(frozen=True, slots=True)
 class ObservedLimit:
-    """One limit that a response just showed, with its place among other responses."""
+    """One limit that a response just showed, and when that response came."""
 
     seen: HeaderLimit
     sent_seconds_ago: float = 0.0

@@ -81,7 +81,7 @@ def require_one_choice(
 
 
 async def choose(store: Store, task_ids: TaskIds | None, filters: DeadLetterFilters) -> DeadLetterChoice:
-    """Return the dead letters of these ids, or those of a filter if there are no ids.
+    """Return the dead letters of these ids; without ids, the dead letters that match the filter.
 
     Raises:
         OptionError: A value of a filter cannot work, or a short id matches several tasks.
@@ -240,7 +240,7 @@ async def _act_on_matching(
     on_progress: Callable[[int], None],
     declared: Collection[str] | None = None,
 ) -> DeadLetterReport:
-    """Act on every matching dead letter; if `declared` is given, only on those of these functions."""
+    """Act on every matching dead letter; if `declared` is given, only on letters of these functions."""
     now = await store.now()
     which = replace(which, before=now if which.before is None else min(which.before, now))
     seen = done = 0

@@ -28,7 +28,7 @@ from tidegate.store.history_rows import (
 from tidegate.store.protocol import Store
 
 Step = Literal["minute", "hour", "day"]
-"""The length of a period. Days are those of UTC."""
+"""The length of a period. Days are UTC days."""
 
 STEP_MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 MAX_PERIODS = 3_000
@@ -133,7 +133,7 @@ async def _range(store: Store, filters: HistoryFilters) -> HistoryRange:
 
 
 def require_few_periods(which: HistoryRange, step_minutes: int) -> None:
-    """Raise unless an answer with this step has few periods.
+    """Raise if an answer with this step has too many periods.
 
     Raises:
         OptionError: It would have more than `MAX_PERIODS`.

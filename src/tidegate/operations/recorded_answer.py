@@ -32,7 +32,7 @@ class RecordedAnswer:
     error: str = ""
     """`timeout`: no answer came in time. `connection`: no connection could be made. Empty: neither."""
     is_quoted: bool = False
-    """Whether the body is quoted by the error's text, so that the same client makes the same text of it."""
+    """Whether the error's text quotes the body, so that the same client makes the same text from it."""
 
 
 def recorded_answer(failed: HistoryRow) -> RecordedAnswer | None:
@@ -54,7 +54,7 @@ def _quoted(failed: HistoryRow) -> dict[str, Any] | str | None:
     """Return the body that the error's text quotes, or the body's message; None if it quotes neither."""
     found = _QUOTED.search(failed.message)
     if found is None or int(found["status"]) != failed.status or STARS in found["rest"]:
-        return None  # what was masked may be what the provider meant
+        return None  # the masked part may be needed to understand the error
     try:
         body = ast.literal_eval(found["rest"])
     except (ValueError, SyntaxError, MemoryError, RecursionError):  # no body, or it was cut

@@ -237,7 +237,7 @@ class TaskWatcher:
         except Exception as error:  # otherwise the waiters would wait for ever
             self._fail_all(error)
         finally:
-            self._job = None  # a finished task would keep its loop, and the loop this watcher
+            self._job = None  # a finished asyncio task would keep its loop alive, and the loop this watcher
 
     async def _poll(self, ids: Iterable[str]) -> None:
         """Read the heads and new chunks of these tasks, and wake those who wait for them."""

@@ -28,7 +28,7 @@ async def find_upstream(store: Store, name: str) -> UpstreamRow:
 
 
 async def require_known(store: Store, name: str, *, is_known: bool) -> None:
-    """Raise unless the store knew the upstream that something was asked of.
+    """Raise unless the store knows the upstream that a request was about.
 
     Raises:
         UnknownUpstreamError: It did not.

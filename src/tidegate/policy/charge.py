@@ -71,7 +71,7 @@ def charge_for_failure(failure: Failure, calls: CallSummary, counters: Counters)
 
 
 def charge_for_release(counters: Counters, *, may_have_called: bool) -> Charge:
-    """Return which counter a run adds to that was released unfinished.
+    """Return the counter that a run adds to when it is released unfinished.
 
     Args:
         counters: What the task had spent before this run.

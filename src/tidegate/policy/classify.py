@@ -140,7 +140,7 @@ def _stated(exc: BaseException) -> Transient | Permanent | None:
 
 
 def _with_stated_verdict(stated: Transient | Permanent, observed: Failure) -> Failure:
-    # A verdict of the task charges an attempt; the upstream's capacity reasons would not.
+    # A verdict that the task raised charges an attempt. A capacity reason of the upstream would charge none.
     reason = Reason.UNKNOWN if observed.reason in CAPACITY_REASONS else observed.reason
     failure = replace(observed, reason=reason, is_stated=True, evidence=f"raised {type(stated).__name__}")
     if isinstance(stated, Permanent):
@@ -153,7 +153,7 @@ def _with_stated_verdict(stated: Transient | Permanent, observed: Failure) -> Fa
 
 
 def _reason_stated(stated: Permanent, observed: Reason) -> Reason:
-    """Return the reason that the task gave, else that of the error behind it, else `rejected`."""
+    """Return the reason that the task gave. Without one: the reason of the error behind it, or `rejected`."""
     named = peek(stated, "reason")
     found = next((reason for reason in Reason if reason == named), observed)
     return Reason.REJECTED if found is Reason.UNKNOWN else found

@@ -38,7 +38,7 @@ class Decision:
     """What becomes of the due ticks of a schedule."""
 
     ticks: tuple[DecidedTick, ...]
-    """In order. A tick that was queued before and still is, is not among them."""
+    """In order. A tick that was queued before and stays queued is not among them."""
     next_at: float | None
     """The first tick after them; None if there is none."""
 
@@ -87,7 +87,7 @@ def _is_too_late(rule: ScheduleRule, at: float, now: float) -> bool:
 
 
 def _take(rule: ScheduleRule, first: float, until: float) -> list[float]:
-    """Return all ticks from a moment on that are not after another."""
+    """Return all ticks from one moment to another, both included."""
     return list(itertools.takewhile(lambda tick: tick <= until, ticks_after(rule, _just_before(first))))
 
 
@@ -131,7 +131,7 @@ def _missed_before(rule: ScheduleRule, first: float, end: float, reason: TickRea
 
 
 def _latest(rule: ScheduleRule, first: float, end: float) -> float | None:
-    """Return the latest tick from a moment on and before another; None if there is none."""
+    """Return the latest tick that is not before one moment and is before another; None if there is none."""
     found = latest_ticks(rule, after=_just_before(first), until=_just_before(end), count=1)
     return found[0] if found else None
 

@@ -83,7 +83,7 @@ class Shares:
         return {priority: slots for priority, slots in whole.items() if slots > 0}
 
     def after(self, claimed: Mapping[Priority, int], slots: int) -> Shares:
-        """Return the shares as they are once a claim was made with `reserved()`.
+        """Return the shares after a claim that was made with `reserved()`.
 
         Args:
             claimed: The tasks that the claim got, by priority.

@@ -163,7 +163,7 @@ def next_tick(rule: ScheduleRule, after: float) -> float | None:
 
 
 def latest_ticks(rule: ScheduleRule, *, after: float, until: float, count: int) -> list[float]:
-    """Return the latest ticks that are after one moment and not after another, in order, at most `count`."""
+    """Return the latest ticks after one moment and up to another, in order, at most `count`."""
     found: list[float] = []
     for seconds in (*_LOOK_BACK_SECONDS, math.inf):
         start = max(after, until - seconds)
@@ -174,7 +174,7 @@ def latest_ticks(rule: ScheduleRule, *, after: float, until: float, count: int) 
 
 
 def count_ticks(rule: ScheduleRule, *, after: float, until: float, most: int) -> int:
-    """Return how many ticks are after one moment and not after another, but no more than `most`."""
+    """Return how many ticks are after one moment and up to another, at most `most`."""
     if rule.every_seconds:
         return min(most, math.floor(until / rule.every_seconds) - math.floor(after / rule.every_seconds))
     ticks = itertools.takewhile(lambda tick: tick <= until, ticks_after(rule, after))

@@ -78,7 +78,7 @@ def server_wait(headers: Headers, *, now: float, body: object = None) -> float |
     headers in milliseconds; `Retry-After` (RFC 9110 section 10.2.3; numbers, fractions and dates); fields of
     the body; exhausted items of the IETF draft's `RateLimit`; a "try again in …" or "resets at …" in the
     error's text; the latest reset among the limits with 0 remaining. If a value is given twice, the largest
-    valid one counts. The wait is not bounded: see `clamp_wait`.
+    valid one is used. The wait is not bounded: see `clamp_wait`.
 
     Args:
         headers: A mapping or pairs. Names may be in any case and may be repeated. Values that are not text

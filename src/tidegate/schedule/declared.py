@@ -60,7 +60,7 @@ class ScheduleSet:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the set: another set, or that of another application, has another fingerprint."""
+        """Identifies the set. Another set, also one of another application, has another fingerprint."""
         content = msgspec.json.encode((self.application, self.schedules), order="sorted")
         return blake2b(content, digest_size=16).hexdigest()
 

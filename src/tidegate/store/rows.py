@@ -65,7 +65,7 @@ class EnqueueResult:
     """The result for one `NewTask`."""
 
     task_id: str
-    """The id of the stored task: the given one, or that of the task that holds the key."""
+    """The id of the stored task: the given id, or the id of the task that holds the key."""
     created: bool
     """False: another task already had the key or unique name. A resend of the same id gets True."""
 

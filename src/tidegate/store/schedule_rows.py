@@ -132,7 +132,7 @@ class FiredTick(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What becomes of the due ticks of one schedule. It counts only if the schedule has this revision."""
+    """What becomes of the due ticks of one schedule. It is applied only if the schedule has this revision."""
 
     name: str
     revision: int

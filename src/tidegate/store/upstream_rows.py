@@ -1,4 +1,4 @@
-"""The rows of upstreams and retry budgets that people see, and how they are built of gates and counts."""
+"""The rows of upstreams and retry budgets that people see, and how they are built from gates and counts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def upstream_rows(
         rows: All gates, by name.
         now: The present moment.
         in_flight: Number of current runs and calls by upstream.
-        waiting: Number of tasks by upstream and `ready` or `retrying`.
+        waiting: Number of tasks by upstream and state, `ready` or `retrying`.
     """
     return [
         _upstream_row(
@@ -102,7 +102,7 @@ def _upstream_row(row: GateRow, now: float, *, in_flight: int, ready: int, retry
 def budget_rows(
     rows: Sequence[GateRow], held: Sequence[tuple[str, str, int]], now: float
 ) -> list[RetryBudgetRow]:
-    """Return the retry budgets, the system's first, then those of upstreams.
+    """Return the system's retry budget, then the upstreams'.
 
     Args:
         rows: All gates, by name.

@@ -91,7 +91,7 @@ class Replay:
 
     @property
     def why(self) -> str:
-        """Why the worker would have gone on as it would, as text."""
+        """The reason for what the worker would have done, as text."""
         return "" if isinstance(self.outcome, Succeeded) else self.outcome.why
 
 

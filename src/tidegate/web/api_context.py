@@ -131,7 +131,7 @@ class ApiContext:
         return await full_ids(await self.store(), task_ids, tenant=principal.tenant)
 
     async def visible_tasks(self, task_ids: Sequence[str], principal: Principal) -> dict[str, TaskRow]:
-        """Return those of the tasks that the principal may see."""
+        """Return the tasks among these that the principal may see."""
         rows = await (await self.store()).read_tasks(task_ids)
         return {task_id: row for task_id, row in rows.items() if principal.may_see(row.tenant)}
 

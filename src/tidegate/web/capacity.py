@@ -16,7 +16,7 @@ class SharedCapacity:
 
     A token may use as much as is free, and all tokens of a tenant twice as much. So a single token gets at
     most half of the capacity, and a single tenant two thirds. Several busy tokens share evenly, and some
-    capacity is always free for a new one. No token needs its own configuration. The rule is that of dynamic
+    capacity is always free for a new one. No token needs its own configuration. The rule is called dynamic
     thresholds for shared buffers (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
 
     Args:

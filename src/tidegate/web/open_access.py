@@ -52,7 +52,7 @@ def is_loopback(host: str) -> bool:
 
 
 def non_local_names(settings: WebSettings) -> list[str]:
-    """Return the configured hosts and origins other than those of this machine."""
+    """Return the configured hosts and origins, without this machine's own."""
     origins = ((origin, _SCHEME.sub("", origin)) for origin in settings.origins)
     named = [(host, host) for host in settings.hosts] + list(origins)
     return [shown for shown, host in named if not is_loopback(_PORT.sub("", host))]

@@ -64,7 +64,7 @@ class TaskOut(msgspec.Struct):
     queue: str
     priority: Priority
     tenant: str | None
-    """Who it is for; null without one."""
+    """The tenant that the task is for; null if none."""
     state: str
     """`ready`, `running`, `retrying`, `scheduled`, `held`, `suspended`, `succeeded`, `cancelled`, `dead`."""
     run: int
@@ -72,7 +72,7 @@ class TaskOut(msgspec.Struct):
     attempts: int
     """Charged runs, without the present one."""
     redrives: int
-    """How often it was sent back from the dead letters."""
+    """How many times it was sent back from the dead letters."""
     enqueued_at: float
     due_at: float | None
     """When the task becomes or became due."""
@@ -201,7 +201,7 @@ class DeadLetterOut(msgspec.Struct):
     run: int
     """Number of the run that failed."""
     redrives: int
-    """How often it was sent back before."""
+    """How many times it was redriven before."""
     labels: dict[str, str]
 
 
@@ -412,7 +412,7 @@ class AuditOut(msgspec.Struct):
     action: str
     """What was done."""
     target: str
-    """The task, or what else it was done to."""
+    """The task, the upstream or other thing that it was done to."""
     answer: str
     """What came of it."""
     why: str

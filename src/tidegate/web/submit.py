@@ -42,7 +42,7 @@ class Submitter:
         self._functions: dict[str, TaskFunction[Any, Any, Any]] = {}
 
     def prepare(self, requested: SubmitRequest, principal: Principal, key: str | None = None) -> NewTask:
-        """Return the task that a request describes. Its tenant is always that of the principal.
+        """Return the task that a request describes. Its tenant is always the principal's.
 
         Raises:
             Problem: The task cannot be submitted, or not by this principal.

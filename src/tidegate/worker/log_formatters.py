@@ -63,7 +63,7 @@ class TaskFieldsFilter(logging.Filter):
 
 
 class LibraryRecordsFilter(logging.Filter):
-    """Drops records below WARNING from libraries; passes those of Tidegate and the application.
+    """Drops records below WARNING from libraries; passes all records of Tidegate and the application.
 
     A package is a library if it is installed (in `site-packages`) or part of Python. At the first dropped
     record its logger is set to WARNING, so that the next ones cost nothing. A logger whose level somebody set

@@ -43,7 +43,7 @@ def library_of_transport(inner: object) -> Any:
     """
     for name in _NAMES:
         library = sys.modules.get(name)
-        # `__module__` does not tell: openai 3 sets it to its own name.
+        # `__module__` does not show it: openai 3 sets it to its own name.
         if library is not None and isinstance(inner, library.BaseTransport | library.AsyncBaseTransport):
             return library
     raise ConfigError(

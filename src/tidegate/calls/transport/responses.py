@@ -21,7 +21,7 @@ _PAGES = ("text/html", "application/xhtml+xml")
 
 
 def is_page_instead_of_answer(request: Any, response: Any) -> bool:
-    """Return whether a model call was answered with a web page, because the address is not that of an API."""
+    """Return whether a model call was answered with a web page, because the address is not an API's."""
     return response.status_code < 300 and content_type(response) in _PAGES and calls_a_model(request)
 
 

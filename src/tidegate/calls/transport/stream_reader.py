@@ -30,7 +30,7 @@ class StreamReader:
         readable: False if the bytes are compressed. Nothing is read then.
         frames: Splits a binary stream into frames; None for text.
         is_document: Whether the response's content type is JSON.
-        is_event_stream: Whether the request asked for a stream and the content type is that of events.
+        is_event_stream: Whether the request asked for a stream and the content type is `text/event-stream`.
     """
 
     def __init__(

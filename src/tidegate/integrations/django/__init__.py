@@ -34,11 +34,11 @@ def use_django(queue: Tidegate) -> Tidegate:
 def enqueue_on_commit(queue: Tidegate, *tasks: PreparedTask, using: str | None = None) -> list[str]:
     """Store tasks once the present transaction has committed, at once if there is none; return their ids.
 
-    With several databases, every transaction that is open in this thread must commit: rolled back on one of
-    them, no task is stored.
+    With several databases, every transaction that is open in this thread must commit. If one is rolled back,
+    no task is stored.
 
-    If the process dies between the commit and the enqueue, they are lost: where that must not be, the queue
-    has to be in the same database and transaction.
+    If the process dies between the commit and the enqueue, they are lost. If that must not happen, keep the
+    queue in the same database and enqueue in the same transaction.
 
     Args:
         queue: Where to.
@@ -68,7 +68,7 @@ def on_commit(callback: Callable[[], object], *, using: str | None = None) -> No
         if not waiting:
             callback()
 
-    for alias in sorted(waiting):  # one that rolls back never calls, so it keeps waiting
+    for alias in sorted(waiting):  # a transaction that rolls back never calls this, so no task is stored
         transaction.on_commit(functools.partial(committed, alias), using=alias)
 
 

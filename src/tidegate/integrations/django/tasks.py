@@ -111,8 +111,8 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
     """Stores Django tasks in Tidegate. What runs them is `declare_django_tasks`.
 
     `OPTIONS`: `app`, the queue as `module:attribute`; `enqueue_on_commit` (True unless given): store when
-    the present transaction has committed; `using`, the database whose transaction that is (all that are open
-    unless given).
+    the present transaction has committed; `using`: the database of that transaction; all databases with an
+    open one unless given.
     """
 
     supports_defer = True

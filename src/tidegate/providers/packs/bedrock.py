@@ -1,6 +1,6 @@
 """Amazon Bedrock. Codes come in the body or as `x-amzn-ErrorType`, in a stream in lowerCamelCase.
 
-424 is an error of the model behind Bedrock, and the status of that one decides.
+424 is an error of the model behind Bedrock, and that model's status decides.
 
 Sources: botocore 1.44.8 `data/bedrock-runtime/service-2.json`; docs.aws.amazon.com/bedrock
 "troubleshooting-api-error-codes".

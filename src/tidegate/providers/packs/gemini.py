@@ -90,7 +90,7 @@ VERTEX = Pack(
     name="vertex",
     aliases=("vertexai", "vertex-ai", "vertex_ai"),
     hosts=("aiplatform.googleapis.com",),
-    # Pay-as-you-go capacity is shared by all customers: it is short, and we are not too fast.
+    # Pay-as-you-go capacity is shared by all customers: it is short now, whatever our own rate.
     codes=codes((OVERLOADED, "RESOURCE_EXHAUSTED")),
     judge=_judge,
     read_wait=_read_wait,

@@ -22,7 +22,7 @@ async def resume(db: Session, kind: PauseKind, name: str) -> bool:
 
 
 async def list_pauses(db: Session) -> list[Pause]:
-    """Return every pause: those of queues first, each kind by name."""
+    """Return every pause: first of queues, then of functions, each by name."""
     return [Pause(PauseKind(kind), *rest) for kind, *rest in await db.rows(db.sql("controls")["pauses"])]
 
 

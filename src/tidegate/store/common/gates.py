@@ -213,7 +213,7 @@ async def list_upstreams(db: Session) -> list[UpstreamRow]:
 
 
 async def list_retry_budgets(db: Session) -> list[RetryBudgetRow]:
-    """Return the retry budgets, the system's first, then those of upstreams by name."""
+    """Return the system's retry budget, then the upstreams' by name."""
     held = [
         (by, upstream, tasks) for by, upstream, tasks in await db.rows(db.sql("list_retry_budgets")["held"])
     ]

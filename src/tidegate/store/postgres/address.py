@@ -95,7 +95,7 @@ def parse_address(url: str, env: Mapping[str, str] | None = None) -> Address:
         raise ConfigError(
             f"schema={shown(schema)} in the database URL", fix="use small letters, digits and _, at most 48"
         )
-    # A path of / alone names no database, which is then the variable's or the user's.
+    # A path of / alone names no database: then the variable's is used, or the one named like the user.
     bare = parts._replace(query=urlencode(others), path="" if parts.path == "/" else parts.path)
     return Address(
         dsn=urlunsplit(bare),

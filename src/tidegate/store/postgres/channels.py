@@ -1,9 +1,8 @@
 """Channels with ready tasks, and the rank from which each has tasks.
 
 While any transaction holds an old snapshot, the index keeps the entries of claimed tasks, and each scan reads
-all of them again. So, once scans have become costly, the scans of the next second start at the first task
-that the last one found. Tasks that appear below such a bound, or in a new channel, wait for the next full
-scan.
+all of them again. So after a costly scan, the scans of the next second start at the first task that it found.
+Tasks that appear below such a bound, or in a new channel, wait for the next full scan.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 from tidegate.store.rows import ClaimRequest
 
 COSTLY_ENTRIES = 2_000
-"""Number of dead index entries read by a scan from which on it counts as costly: 1 to 2 ms."""
+"""A scan that reads this many dead index entries counts as costly: it takes 1 to 2 ms."""
 
 FULL_PEEK_SECONDS = 1.0
 """Interval between two scans without bounds."""
@@ -26,7 +25,7 @@ PEEK_REUSE_SECONDS = 0.02
 another channel waits at most this much longer."""
 
 LARGE_CLAIM = 200
-"""Number of slots from which on a claim reuses a channel; a smaller claim scans each time."""
+"""A claim for at least this many slots reuses a channel; a smaller claim scans each time."""
 
 _MAX_REQUESTS = 100
 
@@ -46,7 +45,7 @@ class Channel(NamedTuple):
     first_rank: float | None
     """Rank of its first task; None if it has none."""
     positions: Sequence[int]
-    """Positions of its first tasks among those of all channels of the priority, from 1."""
+    """Places of its first tasks among the tasks of all channels of the priority, from 1."""
 
     @property
     def name(self) -> ChannelKey:

@@ -28,9 +28,9 @@ FULL_SECONDS = 5.0
 """Time until a new connection is tried again after the server had none left."""
 
 OPEN: set[LoopConnections] = set()
-"""All objects that may have connections. They stay here after their store is gone, until they are closed,
-their loop ends, or a later loop finds that theirs was closed. A forked child keeps its parent's objects, and
-does not touch them."""
+"""All objects that may have connections. They stay here after their store is gone: until they are closed,
+until their loop ends, or until a later loop finds their loop closed. A forked child keeps its parent's
+objects, and does not touch them."""
 
 
 class LoopConnections:

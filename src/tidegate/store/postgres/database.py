@@ -30,7 +30,7 @@ _LONGEST_PAUSE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _ConnectionOptions:
-    """What a unit needs of its connection."""
+    """What one unit of work needs of its connection."""
 
     generic_plan: bool
     reads: bool
@@ -43,7 +43,7 @@ class Database:
     Args:
         address: The server.
         clock: The clock for statements; None: the server's clock.
-        busy_seconds: How long a unit may take in all, including waits for a connection and retries.
+        busy_seconds: The longest time for one unit of work, including waits for a connection and retries.
     """
 
     def __init__(

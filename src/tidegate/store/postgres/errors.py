@@ -1,4 +1,4 @@
-"""Convert errors of PostgreSQL, its driver and the network to those of the store contract."""
+"""Convert errors of PostgreSQL, its driver and the network to errors of the store contract."""
 
 from __future__ import annotations
 

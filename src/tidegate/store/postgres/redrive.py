@@ -37,7 +37,7 @@ async def purge(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, Actio
     """Delete dead tasks for good, with payload and history; return a status per id."""
     letters = list(await _lock(db, task_ids))
     statuses = await _answers(db, task_ids, letters)
-    await db.run(_FREE_KEYS, letters)  # a person deletes it for good, unlike the retention
+    await db.run(_FREE_KEYS, letters)  # only a person's purge frees the key; retention does not
     await delete_tasks(db, letters)
     return statuses
 

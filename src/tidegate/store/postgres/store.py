@@ -100,7 +100,7 @@ class PostgresStore(CommonStore):
         repeatable: bool = True,
         notify: bool = False,
     ) -> T:
-        """Run work in one transaction; a single statement is one by itself."""
+        """Run work in one transaction. A single statement needs no explicit one."""
         do = self._database.autocommit if alone else self._database.transact
         answer = await do(work, repeatable=repeatable, generic_plan=generic_plan)
         return self._notify(answer) if notify else answer

@@ -1,4 +1,4 @@
-"""Wait for changes: commits of this process wake at once, those of others by hint."""
+"""Wait for changes: a commit of this process wakes at once, a commit of another process by a hint."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Control(Protocol):
         """End a pause; return whether there was one. Safe to repeat."""
 
     async def list_pauses(self) -> list[Pause]:
-        """Return every pause: those of queues first, each kind by name."""
+        """Return every pause: first of queues, then of functions, each by name."""
 
     async def set_control(self, kind: ControlKind, name: str, value: int | None, *, by: str, why: str) -> int:
         """Store what is wanted of workers; return the version of the row. Each call makes a new version."""

@@ -44,13 +44,13 @@ class Schedules(Protocol):
     ) -> DeclaredSet:
         """Store the set of schedules that an application declares; schedules not in it are removed.
 
-        A set that the store has not seen before is the newest and comes into force. One that it has seen
-        returns only if no live worker has the set in force, and that set was declared more than
+        A set that the store has not seen before is the newest and comes into force. A set that it has seen
+        returns only if no live worker has the set in force, and the set in force was declared more than
         `grace_seconds` ago. So a worker with old code that restarts during a rolling deploy changes nothing,
         and a rollback takes effect.
 
         A schedule keeps its next tick unless it ticks at other moments than before. A paused one stays
-        paused. A name that a schedule of another application has is taken over. Safe to repeat.
+        paused. If a schedule of another application has the name, this set takes it over. Safe to repeat.
         """
 
     async def add_schedule(self, schedule: NewSchedule) -> ScheduleAnswer:
@@ -63,7 +63,7 @@ class Schedules(Protocol):
         """Delete a person's schedule: `DONE`, `UNKNOWN` or `DECLARED`. Its tasks and ticks stay."""
 
     async def pause_schedule(self, name: str) -> ScheduleAnswer:
-        """Let a schedule tick no more: `DONE` or `UNKNOWN`. Ticks that wait are skipped."""
+        """Pause a schedule: `DONE` or `UNKNOWN`. Ticks that wait are skipped."""
 
     async def resume_schedule(self, name: str, next_at: float | None) -> ScheduleAnswer:
         """Let a paused schedule tick again from `next_at` on: `DONE` or `UNKNOWN`.

@@ -47,7 +47,7 @@ class Tasks(Protocol):
     async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         """Store any number of tasks in the transaction that is open on the caller's async connection.
 
-        The tasks exist once the caller commits. The results are those of `enqueue`. Errors of the connection
+        The tasks exist once the caller commits. The results are as from `enqueue`. Errors of the connection
         are raised unchanged.
 
         Raises:

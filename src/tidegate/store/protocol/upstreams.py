@@ -25,7 +25,7 @@ class Upstreams(Protocol):
         """
 
     async def list_gates(self) -> list[GateRow]:
-        """Return every stored gate: those of upstreams, limited functions and the system."""
+        """Return every stored gate: of upstreams, of limited functions, and of the system."""
 
     async def list_upstreams(self) -> list[UpstreamRow]:
         """Return every upstream with its counts of waiting and running tasks, by name."""
@@ -69,7 +69,7 @@ class Upstreams(Protocol):
         unknown upstream has no limits. Not safe to repeat: if the result is lost, the slot is lost too.
 
         Args:
-            upstream: Its name, or that of a key's gate.
+            upstream: The upstream's name, or the name of a key's gate.
             max_wait_seconds: How long the call may wait.
             permit_record: The permit to store in the same transaction if the upstream limits calls in flight.
                 None if the call's run is already counted.
@@ -90,7 +90,7 @@ class Upstreams(Protocol):
         """Apply a probe that did not fail because of its upstream to the gate. Safe to repeat.
 
         Args:
-            upstream: Its name, or that of a key's gate.
+            upstream: The upstream's name, or the name of a key's gate.
             is_good: Whether the upstream answered: the gate opens. If not, the next call may probe.
             seconds: How many seconds ago the probe began.
         """
@@ -104,8 +104,8 @@ class Upstreams(Protocol):
     async def report_limits(self, upstream: str, observed: Sequence[ObservedLimit]) -> GateRow | None:
         """Store the limits that responses of an upstream showed; return its gate, None if it is unknown.
 
-        Safe to repeat, in any order: of two responses the one to the later call counts.
+        Safe to repeat, in any order: the response to the latest call is kept.
         """
 
     async def list_retry_budgets(self) -> list[RetryBudgetRow]:
-        """Return the retry budgets, the system's first, then those of upstreams by name."""
+        """Return the system's retry budget, then the upstreams' by name."""

@@ -161,7 +161,7 @@ class Maintenance(Protocol):
         """
 
     async def compact_history(self, limit: int = 1_000) -> int:
-        """Replace counters of minutes by those of hours and days, where they are old enough; return how many.
+        """Replace old counters of minutes by sums of hours, and older ones by sums of days; return how many.
 
         About `limit` rows of each kind are replaced at most. The sums never change. Counters that are too old
         are deleted by `delete_expired`.

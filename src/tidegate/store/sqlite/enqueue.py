@@ -70,7 +70,7 @@ def prepare(now: float, tasks: Sequence[NewTask]) -> list[StorableTask]:
 
 
 def stored(db: apsw.Connection, found: Sequence[bytes]) -> set[bytes]:
-    """Return those of these ids that are stored already."""
+    """Return the ids among these that are stored already."""
     if not found:
         return set()
     return {task_id for (task_id,) in query.rows(db, _SQL["stored"], (query.array(tuple(found)),))}

@@ -1,4 +1,4 @@
-"""Convert errors of SQLite and the file system to those of the store contract."""
+"""Convert errors of SQLite and the file system to errors of the store contract."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FIXES: tuple[tuple[type[apsw.Error], str, str], ...] = (
 )
 
 _MOVED = "tidegate: moved"
-"""How the message of a sealed file's triggers begins, after `tidegate db move`; then ` to ` and the new
-place."""
+"""The start of the message from a sealed file's triggers, after `tidegate db move`. Then follow ` to ` and
+the new place."""
 
 BROKEN = (
     apsw.CantOpenError,

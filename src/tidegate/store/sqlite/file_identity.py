@@ -100,11 +100,11 @@ class Identity:
         return files.file
 
     def _lacks_log(self, index: int) -> bool:
-        """Return whether this index of a log is still there and the log is not.
+        """Return whether the log's index is still there and the log is not.
 
         Both may have been created between two looks at the log and the index. SQLite creates the log before
-        the index and deletes it after the index. So a log that is missing now, while the index is there after
-        that, was deleted by someone else.
+        the index and deletes it after the index. So if the log is missing and the index is still there
+        afterwards, someone else deleted the log.
         """
         log, found = stat_of(f"{self.real}-wal"), stat_of(f"{self.real}-shm")
         return log is None and found is not None and found.st_ino == index
@@ -314,7 +314,10 @@ class Identity:
         return True
 
     def _is_of_this_boot(self, record: FileRecord) -> bool:
-        """Whether the record is of this start of the system: no power failure can have lost a later one."""
+        """Whether the record was written since the system started.
+
+        Then no power failure can have lost a later one.
+        """
         return record.boot == boot_id() and (record.boot != "" or self._opened is not None)
 
     @staticmethod

@@ -21,7 +21,7 @@ def next_due_at(db: apsw.Connection) -> float:
 
 
 def next_expiry_at(db: apsw.Connection, *, finished_seconds: float, dead_seconds: float) -> float:
-    """Return the moment at which the first row is kept no longer; infinity if every row is kept."""
+    """Return the moment at which the first row expires; infinity if every row is kept."""
     found = query.value(db, _SQL["expiry"], (finished_seconds, dead_seconds))
     return math.inf if found is None else float(found)
 

@@ -41,7 +41,7 @@ def purge(db: apsw.Connection, now: float, task_ids: Sequence[str]) -> dict[str,
     def apply(task: bytes, table: str) -> bool:
         if table != "dead":
             return False
-        keys.free_key(db, task)  # a person deletes it for good, unlike the retention
+        keys.free_key(db, task)  # only a person's purge frees the key; retention does not
         delete_tasks(db, (task,))
         return True
 

@@ -197,7 +197,7 @@ def _swap(fresh: Path, path: Path, lock: FileLock) -> tuple[Path, ...]:
             log_aside.rename(log)
         if aside in kept:
             aside.rename(path)
-            aside.unlink(missing_ok=True)  # of two names of one file, `rename` keeps both
+            aside.unlink(missing_ok=True)  # if both names are one file, `rename` keeps both
         lock.write(b"")
         raise
     _sync(path.parent)

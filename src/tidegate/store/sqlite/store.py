@@ -97,7 +97,7 @@ class SqliteStore(CommonStore):
     # --- lifecycle ---
 
     async def open(self) -> None:
-        """Create the schema of a new file, or check that of an existing one."""
+        """Create the schema of a new file, or check the schema of an existing one."""
         log_newer_schema(await self.count_newer_migrations(), str(self.path))
 
     async def count_newer_migrations(self) -> int:

@@ -27,7 +27,8 @@ TASK_TABLES = (
 )  # fmt: skip
 """The tables whose rows are copied with their task. The names it holds are copied separately."""
 SHARED_TABLES = ("gate", "manifest", "token", "schedule", "schedule_set", "tick")
-"""The tables whose rows belong to no task. All are copied, but of ticks only those that still matter."""
+"""The tables whose rows belong to no task. All their rows are copied. Only of ticks, those that no longer
+matter are left out."""
 
 
 class Source:

@@ -101,7 +101,7 @@ async def _open(source: Source, target: Target) -> str:
 
 
 def _error_at(end: str, error: SchemaError) -> SchemaError:
-    """Return an error that names the end it is about."""
+    """Return the error with the name of the store it is about: source or target."""
     return SchemaError(
         f"the {end}: {error.message}", fix=f"{error.fix} (with --database and the {end}'s URL)", **error.facts
     )

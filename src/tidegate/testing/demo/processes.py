@@ -31,7 +31,7 @@ class DemoProcess:
         name: Name in messages and of the log file.
         arguments: Arguments of the Python interpreter.
         directory: Working directory and place of the log.
-        env: Environment variables to add to those of this process.
+        env: Environment variables to add to this process's own.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ class DemoReport:
     paid_twice: int
     """Payments beyond the first for one task."""
     paid_twice_by_kill: int
-    """Of `paid_twice`, those of tasks that ran when the worker was killed."""
+    """The part of `paid_twice` for tasks that ran when the worker was killed."""
     paid_twice_unexplained: int
     """Of `paid_twice`, those that no lost or unanswered run explains."""
     reruns: int

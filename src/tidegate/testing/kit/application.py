@@ -65,7 +65,7 @@ class KitApplication:
 
     @property
     def child_start_hooks(self) -> Sequence[Callable[[], Awaitable[None] | None]]:
-        """The application's own hooks for child processes, of which there are none here."""
+        """The application's own hooks for child processes. None of them runs here."""
         return self._app.child_start_hooks
 
     @property

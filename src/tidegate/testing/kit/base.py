@@ -36,7 +36,7 @@ T = TypeVar("T")
 Mode = Literal["inline", "manual", "real"]
 CONCURRENCY = 8
 _SEED = 20_260_101
-"""Of the jitter of retries: the same in each test, so that a test that passed once passes again."""
+"""The seed of the retries' jitter: the same in each test, so that a test gives the same result each time."""
 LIMIT_SECONDS = 30.0
 """Real seconds after which a drain gives up, unless the test says otherwise."""
 BLOCKED_SECONDS = 2.0
@@ -143,7 +143,7 @@ class KitBase:
             stack.close()
 
     def _begin_upstreams(self, stack: contextlib.ExitStack) -> None:
-        """Let the upstreams begin again until the end of the test, also those declared since it began."""
+        """Reset the upstreams until the end of the test, also those declared after its start."""
         for name, upstream in self._core.upstreams.items():
             if self._upstreams.get(name) is not upstream:
                 stack.enter_context(upstream.fresh_permits(self._clock.monotonic, self._rng))
@@ -155,7 +155,7 @@ class KitBase:
             store.now_complete(ScheduleDeclarer(store, self._core.schedule_set()).run_once())
 
     def _script_upstream(self, name: str) -> ScriptedUpstream:
-        """Return the script of an upstream, which stands in for the transports inside its own.
+        """Return the script of an upstream, which replaces the transports inside its own.
 
         Raises:
             UnknownUpstreamError: The application declares no such upstream.

@@ -211,7 +211,7 @@ class Kit(KitBase):
         args: Args = None,
         queue: str | None = None,
     ) -> None:
-        """Fail the test if it enqueued such a task. Without arguments: if it enqueued any.
+        """Fail the test if it enqueued such a task; without arguments, if it enqueued any task.
 
         Raises:
             KitError: There is such a task.

@@ -175,7 +175,7 @@ def is_sleep(timer: Any) -> bool:
 
 
 def is_routine(timer: Any) -> bool:
-    """Return whether an engine's timer only begins its next round, so that it may come late."""
+    """Return whether a timer only starts the engine's next round, so that it may fire late."""
     owner = getattr(timer._callback, "__self__", None)
     return is_sleep(timer) or isinstance(owner, asyncio.Timeout)
 

@@ -25,7 +25,7 @@ _ADDRESS_AT = {
 """Audit events of Python's sockets, with the place of the address among their arguments."""
 
 stays_blocked: ContextVar[bool] = ContextVar("tidegate_stays_blocked", default=False)
-"""Set for code that may go on after its block, and reaches nobody then either."""
+"""Set for code that may continue after its block: its connections are refused then too."""
 
 
 class NetworkBlockedError(RuntimeError):

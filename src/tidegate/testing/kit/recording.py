@@ -16,7 +16,7 @@ class PlainCalls:
         self.emitted: list[Any] = []
 
     def observe(self, control: RunControl) -> None:
-        """Record what one plain call reports. Chunks pass through the codec, as those of a task do."""
+        """Record what one plain call reports. Chunks pass through the codec, as a task's chunks do."""
         control.on_progress = self.progress.append
         control.on_emit = self._emit
 

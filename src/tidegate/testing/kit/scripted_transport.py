@@ -137,5 +137,5 @@ def _pass_time_sync(script: ScriptedUpstream, seconds: float) -> None:
 
 
 def _jumps(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the time of a loop jumps: it is that of a drain, and not of a replay."""
+    """Whether the loop's time jumps: yes in a drain, no in a replay."""
     return "time" in vars(loop)

@@ -36,7 +36,7 @@ from tidegate.worker.maintenance.loop import RETENTION_SECONDS, MaintenanceLoop
 from tidegate.worker.settings import Pool, Timings
 
 LEASE_SECONDS = 100 * 365 * 86_400.0
-"""So long that no test's own lease runs out."""
+"""The length of a test's own lease, so long that none runs out."""
 REAL_WAIT_SECONDS = 0.05
 """Longest time that an idle loop waits before it checks the drain's limit again. An event ends the wait."""
 
@@ -185,7 +185,7 @@ class WorkSession:
         return min(self._store.next_due_at(), tick_at if tick_at <= self._ticks_until else math.inf)
 
     def next_expiry_at(self) -> float:
-        """Return the moment at which the store keeps the first row no longer."""
+        """Return the moment at which the first row of the store expires."""
         return self._store.next_expiry_at(
             finished_seconds=self._timings.retention_finished, dead_seconds=self._timings.retention_dead
         )

@@ -98,7 +98,7 @@ class KitStore(SqliteStore):
         self.runner.run_now(lambda db: next_due.pass_over_ticks(db, self.clock()), Mode.WRITE)
 
     def next_expiry_at(self, *, finished_seconds: float, dead_seconds: float) -> float:
-        """Return the moment at which the first row is kept no longer; infinity if there is none."""
+        """Return the moment at which the first row expires; infinity if none does."""
         return self.runner.run_now(
             lambda db: next_due.next_expiry_at(
                 db, finished_seconds=finished_seconds, dead_seconds=dead_seconds
@@ -147,7 +147,7 @@ class KitStore(SqliteStore):
         return answers
 
     def _refuse_runs_of_other_tests(self) -> None:
-        """Refuse what a thread enqueues that an earlier test could not end.
+        """Refuse the tasks of a thread that an earlier test could not end.
 
         Raises:
             UsageError: The calling code is part of a run of another test.

@@ -2,7 +2,8 @@
 
 The test's store is not that database, so it follows the transaction from outside. On SQLAlchemy tasks are
 stored when the session or connection commits. On Django they are stored at once, because a `TestCase` never
-commits, and dropped if their block was rolled back. asyncpg and psycopg have no events: at once too.
+commits, and dropped if their block was rolled back. asyncpg and psycopg report no events, so there tasks are
+stored at once too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Settle = Callable[[], bool]
 
 
 def follow_transaction(conn: Any, tasks: TaskSink) -> Settle | None:
-    """Store tasks as the transaction of a connection goes.
+    """Store tasks if the transaction of a connection commits.
 
     Args:
         conn: The caller's connection or session.

@@ -70,7 +70,7 @@ def summarise(text: str, limit: int) -> tuple[str, bool]:
 
 
 def embed(text: str, dimensions: int) -> tuple[float, ...]:
-    """Return a vector of length 1, near that of texts with the same words (hashed bag of words)."""
+    """Return a vector of length 1; texts with the same words get similar vectors (hashed bag of words)."""
     vector = [0.0] * dimensions
     for word in text[:_READ_CHARACTERS].casefold().split()[:_EMBEDDED_WORDS] or [""]:
         place = zlib.crc32(word.encode())

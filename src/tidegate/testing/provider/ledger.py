@@ -139,7 +139,7 @@ class Ledger:
         return int(self._value(f"SELECT count(*) FROM call WHERE {where}", *given.values()))  # noqa: S608
 
     def paid_twice(self) -> list[tuple[str, int]]:
-        """Return each content that was billed more than once, with how often, the most often first."""
+        """Return each content that was billed more than once, and how many times, the most times first."""
         return [(str(content), int(times)) for content, times in self._connection.execute(_PAID_TWICE)]
 
     def summary(self) -> LedgerSummary:

@@ -84,7 +84,7 @@ class ProviderListener:
 
     def __init__(self, app: ASGIApp) -> None:
         self.port = 0
-        """The port, once it was opened; kept until it is locked."""
+        """The port; 0 before the first `open`."""
         self._app = app
         self._state = ServerState()
         self._config = uvicorn.Config(
@@ -138,7 +138,7 @@ class ProviderListener:
             connection.shutdown()
 
     async def close(self) -> None:
-        """Give the port back, close every connection and cancel every call. Safe to repeat."""
+        """Release the port, close every connection and cancel every call. Safe to repeat."""
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -208,7 +208,7 @@ class SimulatedModel:
 
 
 class _SeededRandom:
-    """Deals each call a random source of its own, made from the seed, its content, and which time it is.
+    """Gives each call its own random source, made from the seed, its content, and how often it came before.
 
     One shared source would make a run depend on which of two concurrent calls came first.
     """

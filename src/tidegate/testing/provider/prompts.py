@@ -27,7 +27,7 @@ class Prompt:
 
     model: str
     texts: tuple[str, ...]
-    """Chat: one text a message. Embeddings: one an input; inputs given as tokens are written out."""
+    """Chat: a text for each message. Embeddings: a text for each input; tokens are written out as text."""
     tokens: int
     """Of all texts."""
     longest: int
@@ -162,7 +162,7 @@ def _text(message: _Message) -> str:
 
 
 def _inputs(given: str | list[str | int | list[int]]) -> list[str | list[int]] | None:
-    """Return one entry an input: a text or tokens. A bare list of numbers is one input; mixtures are none."""
+    """Return a text or tokens for each input; None if they are mixed. A bare list of numbers is one input."""
     if isinstance(given, str):
         return [given]
     texts = [item for item in given if isinstance(item, str)]

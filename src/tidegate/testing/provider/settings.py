@@ -59,7 +59,7 @@ class ProviderSettings:
     models: tuple[str, ...] = ()
     """Known models; empty: any."""
     budget_calls: int | None = None
-    """Billed calls the account can pay, those of a continued ledger included; None: any number."""
+    """Billed calls the account can pay, including the calls in a continued ledger; None: any number."""
     honour_idempotency: bool = False
     """Whether a repeated `Idempotency-Key` gets the first response, unbilled. Real providers do not."""
     answer_max_tokens: int = 120

@@ -63,7 +63,7 @@ class ChildProcess:
         self.gpu = gpu
         self.runs = 0
         self.unhealthy_reason = ""
-        """Why it must run nothing more; empty if it may."""
+        """Why this process must run no further task; empty if it may."""
         self._application = application
         self._snapshot = snapshot
         self._mark = f"child-{uuid.uuid4()}"

@@ -1,1 +1,1 @@
-"""The supervisor: starts pool processes, keeps their leases, sees to their ends. Runs no user code."""
+"""The supervisor: starts pool processes, renews their leases, and handles their ends. Runs no user code."""

@@ -103,7 +103,7 @@ def run_worker(
 
 
 class Supervisor:
-    """Keeps the pool processes of one worker command running. The arguments are those of `run_worker`."""
+    """Keeps the pool processes of one worker command running. It takes the arguments of `run_worker`."""
 
     _store: Store
     _pools: PoolProcesses

@@ -24,7 +24,7 @@ async def unserved_reasons(
 
     Args:
         store: Holds the tasks and the live workers.
-        pools: The pools about to start, and those of the application's configuration, which other workers
+        pools: The pools about to start, and the pools of the application's configuration, which other workers
             may run.
         functions: The functions that the application declares, by name; each has its `queue`.
     """

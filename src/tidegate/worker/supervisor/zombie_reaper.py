@@ -72,6 +72,6 @@ class ZombieReaper:
 
 
 def become_subreaper() -> None:
-    """Have orphaned descendants become our children rather than those of process 1 (Linux)."""
+    """Make orphaned descendants our children instead of children of process 1 (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,4 +1,4 @@
--- connect: settings of each session, independent of those of the database. They are not set through a pooler, which
+-- connect: settings of each session, independent of the database's. They are not set through a pooler, which
 -- would apply them to other clients; there the settings of the role apply.
 
 -- name: configure

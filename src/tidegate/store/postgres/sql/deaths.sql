@@ -22,7 +22,7 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given (fingerprin
 ON CONFLICT DO NOTHING
 
 -- name: count
--- By period, queue, function and reason. A row that sums an hour or a day counts if any part of it is wanted.
+-- By period, queue, function and reason. A row that sums an hour or a day is included if any part of it is in the range.
 -- 1 first minute, 2 minute after the last, 3 minutes of a period, 4 queue or NULL, 5 function or NULL, 6 reason or
 -- NULL
 SELECT minute - minute % $3::integer AS period, queue, function, reason, sum(deaths)::bigint

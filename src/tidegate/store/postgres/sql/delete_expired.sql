@@ -1,5 +1,5 @@
 -- delete_expired: find expired rows. Two processes find different rows at the same time. The statements of purge
--- delete what belongs to a task, those of drop_batch what belongs to a batch.
+-- delete what belongs to a task; the statements of drop_batch delete what belongs to a batch.
 
 -- name: finished
 -- 1 at, 2 seconds since they finished, 3 how many at most

@@ -22,7 +22,7 @@ FROM /*schema*/enqueue_batch_task
 WHERE batch_id = $1
 
 -- name: stored
--- Those of these ids that are stored already.
+-- The ids among these that are stored already.
 -- 1 ids: array of uuid
 SELECT id
 FROM /*schema*/task

@@ -1,7 +1,7 @@
 -- fire_schedules: store what became of due ticks. The tasks are enqueued in the same transaction.
 
 -- name: take
--- Those of the schedules that still have the revision from which their firing was planned, locked. A schedule that
+-- The schedules among these that still have the revision from which their firing was planned, locked. A schedule that
 -- another process fires or changes at this moment is left out.
 -- 1 names, 2 revisions
 SELECT s.name

@@ -48,7 +48,7 @@ FROM (
 GROUP BY queue
 
 -- name: done_before
--- Those of these queues that finished any task before the window. The tally has no index, because it is short where
+-- The queues among these that finished any task before the window. The tally has no index, because it is short where
 -- maintenance runs. Where it does not run, the tally is read once for all queues.
 -- 1 queues, 2 first minute of the window
 WITH lately AS (

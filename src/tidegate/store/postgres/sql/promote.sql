@@ -67,10 +67,9 @@ FROM unnest($1::uuid[], $2::float8[], $3::text[]) AS given (task_id, held_until_
 WHERE w.task_id = given.task_id
 
 -- name: pause_deadline
--- Pause the total timeout of tasks that only their upstream's gate holds back, until they are claimed. Rows that
--- another transaction has locked are left for the next round: this transaction has locked the rows in `waiting`, and
--- others lock those after `task`, so waiting could deadlock.
--- 1 task ids, 2 now
+-- Pause the total timeout of tasks that only their upstream's gate holds back, until they are claimed. Rows that another
+-- transaction has locked are left for the next round. Waiting could deadlock: this transaction has locked rows in `waiting`,
+-- and others lock `task` first, then `waiting`. 1 task ids, 2 now
 UPDATE /*schema*/task
 SET parked_at = $2
 WHERE id = ANY (ARRAY (

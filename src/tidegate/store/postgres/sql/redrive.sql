@@ -21,7 +21,7 @@ SELECT holder
 FROM /*schema*/settle_1(/*schema*/moment($1), $2, $3, ''::bytea, NULL, NULL, $4, NULL)
 
 -- name: known
--- Those of these ids that name a visible task.
+-- The ids among these that name a visible task.
 -- 1 ids
 SELECT t.id
 FROM /*schema*/task AS t

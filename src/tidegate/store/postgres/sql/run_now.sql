@@ -2,7 +2,7 @@
 -- moves: scheduled -> ready, retrying -> ready
 
 -- name: now
--- Returns the tasks found, and whether each was changed. The rank becomes that of now, unless it was better.
+-- Returns the tasks found, and whether each was changed. The rank becomes the current time, unless it was better.
 -- 1 ids: array of uuid, 2 at
 WITH left_waiting AS (
     DELETE FROM /*schema*/waiting

@@ -13,7 +13,7 @@ VALUES (?, ?, ?, ?)
 ON CONFLICT DO NOTHING
 
 -- name: count
--- By period, queue, function and reason. A row that sums an hour or a day counts if any part of it is wanted.
+-- By period, queue, function and reason. A row that sums an hour or a day is included if any part of it is in the range.
 -- 1 first minute, 2 minute after the last, 3 minutes of a period, 4 queue or NULL, 5 function or NULL, 6 reason or
 -- NULL
 SELECT minute - minute % ?3, queue, function, reason, sum(deaths)

@@ -10,7 +10,7 @@ ORDER BY coalesce(held_until_at, due_at)
 LIMIT 1
 
 -- name: expiry
--- The moment at which the first row is kept no longer.
+-- The moment at which the first row expires.
 -- 1 seconds that finished tasks are kept, 2 seconds that dead letters are kept
 SELECT min(at)
 FROM (

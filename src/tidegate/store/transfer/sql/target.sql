@@ -10,7 +10,7 @@ FROM /*schema*/task
 WHERE id = ANY ($1::uuid[])
 
 -- name: take_names
--- Take those of these names that are free: missing or expired.
+-- Take the names among these that are free: missing or expired.
 -- 1 kinds, 2 tenants, 3 names, 4 task ids, 5 fingerprints, 6 moments they expire, 7 at: see moment
 INSERT INTO /*schema*/key AS k (kind, tenant, name, task_id, fingerprint, expires_at)
 SELECT n.kind, n.tenant, n.name, n.task_id, n.fingerprint, n.expires_at
