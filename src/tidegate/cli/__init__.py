@@ -23,7 +23,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "init": "Write a tidegate.toml and a small application to start from.",
     "dev": "Run one worker for every queue; restart it when code changes.",
     "worker": "Run the worker pools of an application.",
-    "scheduler": "Run maintenance without an application: due tasks, lost workers, retention.",
+    "scheduler": "Run maintenance without an application: due tasks, schedules, lost workers, retention.",
     "enqueue": "Enqueue one task.",
     "status": "Show the queues, the upstreams and the live workers.",
     "stats": "Show what happened over hours and days: counts, times, tokens.",

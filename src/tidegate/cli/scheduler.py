@@ -14,7 +14,7 @@ from tidegate.config import load_config
 @log_format_option
 @click.option("--name", metavar="NAME", help="Name of this scheduler in logs and in `health`.")
 def command(database: str | None, name: str | None) -> int:
-    """Promote due tasks, requeue tasks of lost workers and apply retention, until SIGTERM or Ctrl-C.
+    """Promote due tasks, fire schedules, requeue tasks of lost workers and apply retention, until SIGTERM.
 
     Every worker also does this unless it runs with --no-maintenance. Any number of machines may do it at the
     same time. Needs the database, but no application.
