@@ -157,6 +157,7 @@ def _print_workers(overview: Overview) -> None:
         ]
         heads = ["WORKER", "POOL", "PROCESS", "BUSY", "HEARTBEAT", "QUEUES"]
         print_table(heads, rows, numbers=["BUSY"], shorten=["WORKER", "PROCESS", "POOL"])
+    _print_versions(live)
     if late := sum(late_seconds(worker, overview.at) is not None for worker in live):
         words, whose = ("has", "its") if late == 1 else ("have", "their")
         text = f"{counted(late, 'worker')} {words} missed a heartbeat; {whose} tasks are requeued when "
@@ -168,6 +169,18 @@ def _print_workers(overview: Overview) -> None:
                 "yellow",
             )
         )
+
+
+def _print_versions(live: Sequence[WorkerRow]) -> None:
+    """Print which applications run in several versions, as during a rolling restart."""
+    codes: dict[str, set[str]] = {}
+    for worker in live:
+        if worker.code:
+            codes.setdefault(worker.application, set()).add(worker.code)
+    for application, versions in codes.items():
+        if len(versions) > 1:
+            words = f"{application or 'embedded workers'}: {len(versions)} versions of the code are live"
+            click.echo(style(f"{words}; a task that fits only one of them waits for it", "yellow"))
 
 
 def _print_controls(overview: Overview) -> None:

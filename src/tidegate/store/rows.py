@@ -210,6 +210,8 @@ class WorkerRow:
     version: str = ""
     application: str = ""
     """The reference under which its manifest is stored; empty if unknown."""
+    code: str = ""
+    """The version of its code: a hash of its functions; empty if it has not reported it yet."""
 
 
 # --- reading ---------------------------------------------------------------------------------------------

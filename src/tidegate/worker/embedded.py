@@ -29,6 +29,7 @@ from tidegate.worker.backoff_delay import BackoffDelay
 from tidegate.worker.engine.current_task import NO_CULPRIT
 from tidegate.worker.engine.engine import Engine
 from tidegate.worker.engine.heartbeat import Heartbeat
+from tidegate.worker.engine.other_code import code_version
 from tidegate.worker.logs import add_task_fields
 from tidegate.worker.maintenance.job import MaintenanceJob
 from tidegate.worker.maintenance.loop import MaintenanceLoop
@@ -192,6 +193,7 @@ class _Incarnation:
                 schedule_set=self._schedule_set.fingerprint,
             )
         )
+        await self._app.store.set_worker_code(worker_id, code_version(self._app.functions))
 
     def _engine(self, worker_id: str, pool: Pool) -> Engine:
         return Engine(

@@ -93,6 +93,7 @@ class StoredWorker(NamedTuple):
     running: int
     version: str
     application: str
+    code: str
 
 
 class StoredOrphan(NamedTuple):

@@ -62,3 +62,8 @@ async def list_control_reports(db: Session, kind: ControlKind, name: str) -> lis
 async def set_worker_slots(db: Session, worker_id: str, slots: int) -> None:
     """Record how many tasks a pool process runs at once now."""
     await db.run(db.sql("controls")["set_slots"], storable(worker_id), slots)
+
+
+async def set_worker_code(db: Session, worker_id: str, code: str) -> None:
+    """Record which version of the code a worker process has loaded."""
+    await db.run(db.sql("controls")["set_code"], storable(worker_id), code)

@@ -228,6 +228,7 @@ class CommonStore(Store):
 
     list_control_reports = read(control.list_control_reports)
     set_worker_slots = write(control.set_worker_slots, alone=True)
+    set_worker_code = write(control.set_worker_code, alone=True)
 
     # --- upstreams ---
 

@@ -39,3 +39,6 @@ class Control(Protocol):
 
     async def set_worker_slots(self, worker_id: str, slots: int) -> None:
         """Record how many tasks a pool process runs at once now. An unknown worker is ignored."""
+
+    async def set_worker_code(self, worker_id: str, code: str) -> None:
+        """Record which version of the code a worker process has loaded. An unknown worker is ignored."""

@@ -54,7 +54,7 @@ from tidegate.worker.children.messages import (
     encode_message,
 )
 from tidegate.worker.engine.fallback_outcome import undecidable_failure
-from tidegate.worker.engine.outcome_decider import bad_arguments_failure
+from tidegate.worker.engine.outcome_decider import FUNCTION_NOT_DECLARED, bad_arguments_failure
 from tidegate.worker.engine.return_value import UnusableResult, await_value, encode_return_value, is_result
 from tidegate.worker.logs import register_application_loggers, set_up_logging
 from tidegate.worker.process_snapshot import ProcessSnapshot
@@ -315,7 +315,7 @@ def _undeclared_function_failure(function: str) -> Failure:
         Reason.UNKNOWN,
         message=f"{function} is not declared where the child process imported the application",
         error_class="tidegate.errors.ConfigError",
-        evidence="function not declared",
+        evidence=FUNCTION_NOT_DECLARED,
     )
 
 

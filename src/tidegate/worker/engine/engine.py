@@ -35,6 +35,7 @@ from tidegate.worker.engine.fallback_outcome import undecidable_outcome
 from tidegate.worker.engine.finisher import Finisher
 from tidegate.worker.engine.lease import Lease
 from tidegate.worker.engine.live_settings import LiveSettings
+from tidegate.worker.engine.other_code import OtherCode
 from tidegate.worker.engine.outcome_decider import OutcomeDecider
 from tidegate.worker.engine.run_hooks import run_start_hooks, run_stop_hooks
 from tidegate.worker.engine.run_log import RunLog
@@ -98,8 +99,7 @@ class Engine:
         """Set when another process has retired this worker."""
         self.unhealthy = asyncio.Event()
         """Set when this process must be replaced: a coroutine did not stop, or a task asked for it."""
-        self.replacement_reason = ""
-        """Why a task asked to replace this process; empty if none did."""
+        self.replacement_reason = ""  # why a task asked to replace this process; empty if none did
         decider = OutcomeDecider(
             clock=self._loop.time, wall_clock=wall_clock, rng=rng, classifiers=app.classifiers
         )
@@ -124,6 +124,7 @@ class Engine:
             child_runner=self._child_runner_or_none(decider),
             current_task=current_task,
             on_unhealthy=self.unhealthy.set,
+            other_code=OtherCode(app.store, worker_id, app.functions),
         )
         self.emitter = Emitter(self._store, rng, self._on_lost)
         self.finisher = Finisher(self._store, rng, self._on_lost, before_write=self.emitter.write)

@@ -22,6 +22,7 @@ from tidegate.worker.application import Runnable
 from tidegate.worker.children.runner import ChildRunner
 from tidegate.worker.engine.current_task import CurrentTaskSlot, TrackedCoroutine, encode_fence
 from tidegate.worker.engine.lease import Lease
+from tidegate.worker.engine.other_code import OtherCode, may_be_other_code
 from tidegate.worker.engine.outcome_decider import OutcomeDecider, bad_arguments_outcome
 from tidegate.worker.engine.return_value import UnusableResult, await_value, close_unawaited, is_result
 from tidegate.worker.engine.task_run import RunOptions, TaskRun
@@ -52,6 +53,7 @@ class Executor:
         current_task: Shows the supervisor which task has the loop; None without a supervisor.
         on_unhealthy: Called when the run of a coroutine that does not stop was closed: the coroutine may
             resume at any time.
+        other_code: Gives back tasks that other code may run; None gives none back.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Executor:
         child_runner: ChildRunner | None = None,
         current_task: CurrentTaskSlot | None = None,
         on_unhealthy: Callable[[], None] = lambda: None,
+        other_code: OtherCode | None = None,
     ) -> None:
         self._functions = functions
         self._options: dict[str, RunOptions] = {}
@@ -78,6 +81,7 @@ class Executor:
         self._child_runner = child_runner
         self._current_task = current_task
         self._on_unhealthy = on_unhealthy
+        self._other_code = other_code
         self.base_context = contextvars.Context()
         """Each run starts in a copy of it. It holds nothing of the worker's caller or of other runs."""
         self._threads = DaemonThreadPool("tidegate-function")
@@ -179,6 +183,8 @@ class Executor:
         outcome: Outcome | None
         try:
             outcome = await self._execute(task_run)
+            if self._other_code is not None and may_be_other_code(outcome):
+                outcome = await self._other_code.give_back_or(task_run, outcome)
         except asyncio.CancelledError:
             outcome = self._decider.on_exception(
                 task_run, asyncio.CancelledError("cancelled by its own code")

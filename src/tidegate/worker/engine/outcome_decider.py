@@ -28,6 +28,12 @@ from tidegate.worker.engine.task_run import TaskRun
 P = ParamSpec("P")
 
 
+ARGUMENTS_DO_NOT_FIT = "arguments do not fit"
+"""The evidence of a failure before the function was called: the code has other parameters."""
+FUNCTION_NOT_DECLARED = "function not declared"
+"""The evidence of a failure in a child process whose code has no such function."""
+
+
 def _never_raising(
     decide: Callable[Concatenate[OutcomeDecider, TaskRun, P], Outcome | None],
 ) -> Callable[Concatenate[OutcomeDecider, TaskRun, P], Outcome | None]:
@@ -232,5 +238,5 @@ def bad_arguments_failure(error: ArgumentsError | ConfigError) -> Failure:
         Reason.INVALID_REQUEST,
         message=redacted_text(str(error), MESSAGE_LIMIT),
         error_class=class_name_of(error),
-        evidence="arguments do not fit" if isinstance(error, ArgumentsError) else "it cannot be called",
+        evidence=ARGUMENTS_DO_NOT_FIT if isinstance(error, ArgumentsError) else "it cannot be called",
     )

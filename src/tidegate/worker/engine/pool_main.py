@@ -27,6 +27,7 @@ from tidegate.worker.children import process_tree
 from tidegate.worker.control import ControlConnection, Message
 from tidegate.worker.engine.current_task import CurrentTaskSlot
 from tidegate.worker.engine.engine import Engine
+from tidegate.worker.engine.other_code import code_version
 from tidegate.worker.logs import register_application_loggers, set_up_logging
 from tidegate.worker.opening import open_with_retries
 from tidegate.worker.process_snapshot import ProcessSnapshot
@@ -173,7 +174,7 @@ async def _serve(
         _apply_settings(engine, connection, state.wanted)
     engine.extend_lease(state.good_until)  # nothing starts before the first renewed lease
     if await _start_engine(engine, state):
-        connection.send(ready=os.getpid())
+        connection.send(ready=os.getpid(), code=code_version(app.functions))
         await _serve_until_stopped(state, connection)
     with contextlib.suppress(TimeoutError):  # a store that hangs must not hold the process
         async with asyncio.timeout(options.timings.stop_grace):

@@ -1,4 +1,7 @@
-"""Applies what people want of this worker: reads it once a second, passes it on, reports what was applied."""
+"""Applies what people want of this worker: reads it once a second, passes it on, reports what was applied.
+
+It also records which version of the code each process has loaded.
+"""
 
 from __future__ import annotations
 
@@ -61,6 +64,8 @@ class ControlWatch:
         """The versions of the reload rows that this worker has carried out, by name."""
         self._reported: dict[str, tuple[ControlRow, ...]] = {}
         """The rows that each process has applied, by worker id, as stored."""
+        self._codes: dict[str, str] = {}
+        """The version of the code of each process, by worker id, as stored."""
         self._answers: list[ControlReport] = []
         """Reports of reloads that are not stored yet."""
 
@@ -116,7 +121,11 @@ class ControlWatch:
     async def _report(self) -> None:
         living = {process.worker_id: process for process in self._processes() if process.is_registered}
         self._reported = {each: rows for each, rows in self._reported.items() if each in living}
+        self._codes = {each: code for each, code in self._codes.items() if each in living}
         for worker_id, process in living.items():
+            if process.code and worker_id not in self._codes:
+                await self._store.set_worker_code(worker_id, process.code)
+                self._codes[worker_id] = process.code
             rows = process.wanted.rows
             if not process.has_confirmed or self._reported.get(worker_id, ()) == rows:
                 continue

@@ -73,6 +73,8 @@ class PoolProcess:
         """What people want of it, as it was last sent."""
         self.concurrency = pool.concurrency
         """How many tasks it runs at once, as it was last sent."""
+        self.code = ""
+        """The version of the code that it has loaded; empty until it is ready."""
         self._sent_settings = 0
         self._confirmed_settings = 0
         self.culprit: Fence | None = None
@@ -212,6 +214,7 @@ class PoolProcess:
         self._answered_at = time.monotonic()
         self.busy = message.get("busy", self.busy)
         self.problem = message.get("problem", self.problem)
+        self.code = message.get("code", self.code)
         self._confirmed_settings = message.get("was_set", self._confirmed_settings)
         self.children_killed = message.get("killed", self.children_killed)
         self.drain_reason = self.drain_reason or message.get("leaving", "")

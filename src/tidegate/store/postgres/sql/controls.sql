@@ -64,6 +64,12 @@ UPDATE /*schema*/worker
 SET slots = $2
 WHERE id = $1
 
+-- name: set_code
+-- 1 worker id, 2 version of its code
+UPDATE /*schema*/worker
+SET code = $2
+WHERE id = $1
+
 -- name: forget_reports
 -- 1 at, 2 seconds since the report
 DELETE FROM /*schema*/control_report

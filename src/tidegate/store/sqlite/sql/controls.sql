@@ -62,6 +62,12 @@ UPDATE worker
 SET slots = ?2
 WHERE id = ?1
 
+-- name: set_code
+-- 1 worker id, 2 version of its code
+UPDATE worker
+SET code = ?2
+WHERE id = ?1
+
 -- name: forget_reports
 -- 1 at, 2 seconds since the report
 DELETE FROM control_report
