@@ -260,3 +260,22 @@ async def test_a_deadline_before_the_due_time_is_refused_everywhere(app):
             await entrance()
     assert (await in_time.enqueue()).created
     await app.aclose()
+
+
+@pytest.mark.parametrize("name", ["delay", "send", "apply_async", "kiq"])
+def test_a_method_of_another_queue_is_refused_with_the_one_of_this(app: Tidegate, name: str) -> None:
+    @app.task(name="t")
+    def task() -> None: ...
+
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}' → write .*enqueue_sync") as refused:
+        getattr(task, name)
+    assert refused.value.name == name
+
+
+def test_a_misspelt_method_of_a_task_function_is_an_ordinary_attribute_error(app: Tidegate) -> None:
+    @app.task(name="t")
+    def task() -> None: ...
+
+    with pytest.raises(AttributeError, match=r"no attribute 'enqeue'$"):
+        _ = task.enqeue
+    assert not hasattr(task, "__get__")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from functools import cached_property
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from tidegate.codec.signature import Signature
 from tidegate.configured import CallArguments, ConfiguredTaskFunction, Enqueuer, PreparedTask
@@ -19,6 +19,14 @@ C = TypeVar("C")
 """What a plain call returns: the value, or a coroutine of it."""
 R = TypeVar("R")
 """What the body returns in the end."""
+
+
+_IN_OTHER_QUEUES = {
+    **dict.fromkeys(("delay", "send", "submit", "defer", "kiq"), "enqueue_sync(…), or await enqueue(…)"),
+    **dict.fromkeys(("apply_async", "send_with_options", "configure", "s", "si"), "using(…).enqueue_sync(…)"),
+    "aenqueue": "await enqueue(…)",
+}
+"""What other queues call the methods of a task function, and what to write here."""
 
 
 class TaskFunction(Generic[P, C, R]):
@@ -35,6 +43,12 @@ class TaskFunction(Generic[P, C, R]):
 
     def __repr__(self) -> str:
         return f"<task function {self.spec.name}>"
+
+    if not TYPE_CHECKING:  # type checkers would take every attribute for valid
+
+        def __getattr__(self, name: str) -> Any:
+            hint = f" → write {_IN_OTHER_QUEUES[name]}" if name in _IN_OTHER_QUEUES else ""
+            raise AttributeError(f"a task function has no attribute {name!r}{hint}", name=name, obj=self)
 
     @cached_property
     def signature(self) -> Signature:

@@ -200,3 +200,11 @@ def test_waiting_gives_up_after_the_timeout_and_the_task_goes_on(workspace):
 
     assert "TG400" in result.stderr
     assert len(workspace.lines("tasks", "ls", "--state", "ready")) == 1
+
+
+def test_a_negative_number_is_refused_with_the_way_to_give_it(workspace):
+    result = workspace.run("enqueue", "--app", workspace.app, "greet", "-1", code=2)
+
+    assert "write -- before the arguments" in result.stderr
+    assert "No such option" in workspace.run("enqueue", "greet", "-x", code=2).stderr
+    assert workspace.run("enqueue", "--app", workspace.app, "greet", "--", "-1.5", code=2).stderr

@@ -35,7 +35,28 @@ class _Wait:
     timeout: float | None
 
 
-@click.command()
+class _EnqueueCommand(click.Command):
+    """Explains an argument that begins with a dash."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return the arguments that are left.
+
+        Raises:
+            click.UsageError: An option is wrong.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not error.option_name.removeprefix("-")[:1].isdigit():
+                raise
+            raise click.UsageError(
+                f"{error.option_name} looks like an option: write -- before the arguments, as in "
+                "tidegate enqueue --wait f -- -1",
+                ctx,
+            ) from None
+
+
+@click.command(cls=_EnqueueCommand)
 @click.argument("function")
 @click.argument("args", metavar="[ARG]...", nargs=-1)
 @click.option(
@@ -106,7 +127,8 @@ def command(
     """Enqueue one task of FUNCTION and print its id.
 
     Each ARG and each value of --arg is read as JSON if it is valid JSON, else as text: 5 is a number, Ada is
-    text, '"5"' is text too. Write a dataclass as an object, a datetime as ISO 8601 text.
+    text, '"5"' is text too. Write a dataclass as an object, a datetime as ISO 8601 text. If an ARG begins
+    with a dash, write -- before the first one.
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
