@@ -74,7 +74,7 @@ class TaskStatus:
     key: str | None
     """Its idempotency key."""
     max_attempts: int | None
-    """The number that the caller gave instead of the task function's; None if it gave none."""
+    """The caller's own number, which overrides the task function's; None if the caller gave none."""
     labels: Mapping[str, str]
 
 

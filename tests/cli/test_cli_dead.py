@@ -306,7 +306,7 @@ def test_deaths_are_grouped_by_what_failed(workspace):
     assert [(group["deaths"], group["example_id"]) for group in groups] == [(3, last)]
 
 
-def test_a_time_without_deaths_is_said_to_be_one(workspace):
+def test_a_time_without_deaths_is_reported(workspace):
     workspace.die()
 
     result = workspace.run("dead", "stats", "--until", "1h")

@@ -31,7 +31,7 @@ def test_json_has_a_line_for_each_channel_and_period(workspace):
     assert (tenant["tenant"], tenant["dead"]) == ("acme", 1)
 
 
-def test_a_time_without_tasks_is_said_to_be_one(workspace):
+def test_a_time_without_tasks_is_reported(workspace):
     workspace.die()
 
     assert "nothing happened" in workspace.run("stats", "--until", "1h").stderr

@@ -134,7 +134,7 @@ def test_the_tasks_remembered_for_an_overload_are_the_latest_few():
     for number in range(100):
         gate = failed(gate, of(f"task {number}", FULL), now=NOW + number)
         gate = good(gate, NOW + number + 0.5, is_probe=True)
-    assert len(gate.overloaded_tasks) == gates.MAX_OVERLOADED_TASKS
+    assert len(gate.overloaded_tasks) == gates.MAX_REFUSED_TASKS
     assert failed(gate, of("task 0", FULL), now=NOW + 200).state is GateState.PARKED
     assert failed(gate, of("task 99", FULL), now=NOW + 200).state is GateState.FLOWING
 
@@ -162,7 +162,7 @@ def test_rate_limits_of_one_task_park_the_gate_if_no_call_succeeds_between_them(
         now = NOW + 2 * number
         gate = failed(gates.gate_at(gate, LIMITS, now), limited("one", 1.0), now=now)
         assert gate.state is GateState.PARKED
-    assert len(gate.limited_for) == 1
+    assert len(gate.rate_limited_tasks) == 1
 
 
 def test_failures_of_two_tasks_do_not_admit_the_next_task():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tidegate.domain.failure import Failure
 
 SHAPE_LIMIT = 300
-"""A normalised message is cut to this many characters. What differs further on is the same failure."""
+"""A normalised message is cut to this many characters. A difference after them makes no other failure."""
 _READ_LIMIT = 2_000
 """How much of a message is read, so that the patterns take microseconds even on a long one."""
 _DIGITS = 16

@@ -18,7 +18,7 @@ from dataclasses import replace
 from tidegate.domain.failure import ACCOUNT_REASONS, CAPACITY_REASONS, FAULT_REASONS, CallFailure, Reason
 from tidegate.limits import rate_learning
 from tidegate.limits.settings import Limits
-from tidegate.limits.values import Gate, GateState, OverloadedTask, ParkedBy
+from tidegate.limits.values import Gate, GateState, ParkedBy, RefusedTask
 
 MAX_PARK_SECONDS = 86_400.0
 """A longer wait that a server names is cut to this."""
@@ -39,7 +39,7 @@ MAX_LAST_ATTEMPT_SECONDS = 600.0
 """A task on its last attempt probes a gate only if other tasks could have taken the probe and did not. They
 have half of the time since the gate was parked, at least 10 s and at most 600 s. So only a few last attempts
 are spent on an outage, at growing intervals, and the gate stays closed for at most about twice the outage."""
-MAX_OVERLOADED_TASKS = 16
+MAX_REFUSED_TASKS = 16
 """A gate remembers this many tasks whose overload parked it, and this many rate limits: the latest ones."""
 LONE_LIMITS = 2
 """If one task has met this many rate limits, and calls of others succeeded after each, its next rate limit is
@@ -105,14 +105,14 @@ def _is_fault_of_task(gate: Gate, failure: CallFailure) -> bool:
         return False
     last_success_at = gate.last_success_at
     if failure.reason is Reason.RATE_LIMIT:
-        return _count_refusals(gate.limited_for, failure.task_id, last_success_at) >= LONE_LIMITS
+        return _count_refusals(gate.rate_limited_tasks, failure.task_id, last_success_at) >= LONE_LIMITS
     return (
         failure.reason is Reason.OVERLOADED
         and _count_refusals(gate.overloaded_tasks, failure.task_id, last_success_at) > 0
     )
 
 
-def _count_refusals(refused: tuple[OverloadedTask, ...], task_id: str, before: float) -> int:
+def _count_refusals(refused: tuple[RefusedTask, ...], task_id: str, before: float) -> int:
     return sum(task.task_id == task_id and task.at < before for task in refused)
 
 
@@ -124,13 +124,13 @@ def _with_failed_task(gate: Gate, failure: CallFailure, now: float) -> Gate:
         return replace(gate, failed_task_ids=(*gate.failed_task_ids, failure.task_id)[:2])
     if failure.reason is Reason.OVERLOADED and failure.task_id:
         others = tuple([task for task in gate.overloaded_tasks if task.task_id != failure.task_id])
-        kept = (*others, OverloadedTask(failure.task_id, now))[-MAX_OVERLOADED_TASKS:]
+        kept = (*others, RefusedTask(failure.task_id, now))[-MAX_REFUSED_TASKS:]
         return replace(gate, overloaded_tasks=kept)
     if failure.reason is Reason.RATE_LIMIT and failure.task_id and gate.state is GateState.FLOWING:
         since = math.inf if gate.last_success_at is None else gate.last_success_at
-        if all(task.task_id != failure.task_id or task.at < since for task in gate.limited_for):
-            limited = (*gate.limited_for, OverloadedTask(failure.task_id, now))
-            return replace(gate, limited_for=limited[-MAX_OVERLOADED_TASKS:])
+        if all(task.task_id != failure.task_id or task.at < since for task in gate.rate_limited_tasks):
+            limited = (*gate.rate_limited_tasks, RefusedTask(failure.task_id, now))
+            return replace(gate, rate_limited_tasks=limited[-MAX_REFUSED_TASKS:])
     return gate
 
 
@@ -186,7 +186,7 @@ def open_gate(gate: Gate, limits: Limits, now: float) -> Gate:
         slow_start_at=now if was_long else None,
         last_opened_at=now,
         overloaded_tasks=gate.overloaded_tasks,
-        limited_for=gate.limited_for,
+        rate_limited_tasks=gate.rate_limited_tasks,
         last_success_at=gate.last_success_at,
         rate_limited_since_at=gate.rate_limited_since_at,
         typical_seconds=gate.typical_seconds,
@@ -225,7 +225,7 @@ def park_by_person(gate: Gate, now: float, seconds: float | None, why: str) -> G
         until_at=None if seconds is None else now + seconds,
         failures=gate.failures,
         overloaded_tasks=gate.overloaded_tasks,
-        limited_for=gate.limited_for,
+        rate_limited_tasks=gate.rate_limited_tasks,
         last_success_at=gate.last_success_at,
         typical_seconds=gate.typical_seconds,
         learned_limits=gate.learned_limits,

@@ -137,7 +137,7 @@ def apply_success(row: GateRow, now: float, runs: SuccessfulRuns) -> GateRow:
 def apply_call_success(row: GateRow, now: float) -> GateRow:
     """Return the row after a call that succeeded; the same row if the gate records no failure."""
     gate = row.gate
-    if not (gate.failures or gate.failed_task_ids or gate.overloaded_tasks or gate.limited_for):
+    if not (gate.failures or gate.failed_task_ids or gate.overloaded_tasks or gate.rate_limited_tasks):
         return row
     return replace(row, gate=gates.apply_call_success(gates.gate_at(row.gate, row.limits, now), now))
 

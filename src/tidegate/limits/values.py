@@ -49,7 +49,7 @@ class LearnedRate:
 
 
 @dataclass(frozen=True, slots=True)
-class OverloadedTask:
+class RefusedTask:
     """A task whose call was refused because of an overload or a rate limit."""
 
     task_id: str
@@ -77,9 +77,9 @@ class Gate:
     """Network, server and overload failures since the last success."""
     failed_task_ids: tuple[str, ...] = ()
     """The first two tasks that met network, server or timeout failures since the last success."""
-    overloaded_tasks: tuple[OverloadedTask, ...] = ()
+    overloaded_tasks: tuple[RefusedTask, ...] = ()
     """The latest tasks that parked it by an overload."""
-    limited_for: tuple[OverloadedTask, ...] = ()
+    rate_limited_tasks: tuple[RefusedTask, ...] = ()
     """The latest rate limits that tasks met while it flowed; a task counts again after a success."""
     last_success_at: float | None = None
     """When a call or run last succeeded."""

@@ -132,5 +132,5 @@ def to_schedule_out(row: ScheduleRow) -> ScheduleOut:
 
 
 def to_planned_tick_out(tick: PreviewedTick) -> PlannedTickOut:
-    """Return a tick to come as the API shows it."""
+    """Return a planned tick as the API shows it."""
     return PlannedTickOut(tick.at, tick.local.isoformat(), tick.mark)

@@ -117,7 +117,8 @@ def check_place(path: Path) -> None:
         _warned_of.add(path)
         _log.warning(
             "the database %s lies on %s, a file system that may be shared with other machines: SQLite is safe"
-            " there only if one machine alone opens it and locks work. Move it to a local disk, or set %s=1",
+            " there only if no other machine opens it and its file locks work. Move it to a local disk,"
+            " or set %s=1",
             path,
             kind,
             ALLOW_NETWORK_FS,

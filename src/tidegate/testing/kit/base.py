@@ -178,7 +178,7 @@ class KitBase:
     def _jumps_at_once(self, seconds: float) -> bool:
         """Move the clock if nothing can happen on the way. Return whether it did."""
         self._require_clock()
-        self._store.settle_transactions()
+        self._store.drop_rolled_back()
         self._declare_schedules(self._store)
         self._store.pass_over_ticks()
         store, now = self._store, self._clock()
@@ -211,7 +211,7 @@ class KitBase:
     ) -> Drained:
         self._require_clock()
         store = self._store
-        store.settle_transactions()
+        store.drop_rolled_back()
         self._begin_upstreams(self._open_stack)
         session = WorkSession(
             self._core,
@@ -230,7 +230,7 @@ class KitBase:
             store.forget_runs()
             async with session.working():
                 if advance_by is None:
-                    await session.settle()
+                    await session.run_due()
                 else:
                     await session.advance_to(self._clock() + advance_by)
             drained = Drained(

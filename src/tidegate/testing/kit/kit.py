@@ -248,7 +248,7 @@ class Kit(KitBase):
         return await self._work(by, None, CONCURRENCY, limit, raise_on_failure)
 
     def _find(self, wanted: Wanted) -> list[EnqueuedTask]:
-        self._store.settle_transactions()
+        self._store.drop_rolled_back()
         return list_enqueued(self._store, self._core.functions, wanted)
 
 

@@ -132,7 +132,7 @@ class WorkSession:
                     worker_id, why="stopped", is_loss=False, only_if_expired=False
                 )
 
-    async def settle(self) -> None:
+    async def run_due(self) -> None:
         """Run what is due now, and what becomes due while it runs.
 
         Raises:
@@ -158,7 +158,7 @@ class WorkSession:
         Raises:
             NeverEndedError: It took longer than the limit.
         """
-        await self.settle()
+        await self.run_due()
         self._ticks_until = moment
         cleaned_at = -math.inf
         while True:
@@ -169,7 +169,7 @@ class WorkSession:
                 cleaned_at = clean_at
                 while await self._maintenance.delete_expired():
                     pass
-            await self.settle()
+            await self.run_due()
             if next_at == moment:
                 return
 
@@ -246,7 +246,7 @@ class WorkSession:
         due_in = math.inf if self._is_giving_up else self._next_due_at() - self._clock()
         if due_in <= seconds and not self._idle.is_set():
             self._time.jump(due_in)
-            self._idle.set()  # `settle` makes it ready
+            self._idle.set()  # `run_due` makes it ready
         else:
             self._time.jump(seconds)
 

@@ -33,7 +33,7 @@ from tidegate.store.sqlite.job import Mode
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.testing.kit.clock import KitClock
 from tidegate.testing.kit.runner import KitRunner, connect_privately
-from tidegate.testing.kit.within import Settle, follow_transaction
+from tidegate.testing.kit.within import TransactionCheck, follow_transaction
 
 T = TypeVar("T")
 LEAST_SECONDS = 0.01
@@ -56,7 +56,7 @@ class KitStore(SqliteStore):
         super().__init__(path, runner=self.runner, clock=clock)
         self.clock = clock
         self._joins = joins
-        self._unsettled: list[Settle] = []
+        self._open_transactions: list[TransactionCheck] = []
         """What drops the tasks of transactions that may have been rolled back since."""
         self.on_enqueued: Callable[[], Awaitable[None]] | None = None
         """Awaited after each enqueue is committed; None: nothing is."""
@@ -73,9 +73,9 @@ class KitStore(SqliteStore):
         self.failure: Exception | None = None
         """The error of a failed call by the engine; None if no call failed."""
 
-    def settle_transactions(self) -> None:
+    def drop_rolled_back(self) -> None:
         """Drop the tasks of transactions that were rolled back. Call this before tasks are read or run."""
-        self._unsettled = [settle for settle in self._unsettled if not settle()]
+        self._open_transactions = [has_ended for has_ended in self._open_transactions if not has_ended()]
 
     def now_complete(self, call: Coroutine[Any, Any, T]) -> T:
         """Run one of this store's calls to its end, with or without an event loop, and return its result."""
@@ -126,8 +126,8 @@ class KitStore(SqliteStore):
         if not self._joins:
             raise cannot_join()
         joined = _JoinedTasks(self, tasks)
-        if (settle := follow_transaction(conn, joined)) is not None:
-            self._unsettled.append(settle)
+        if (has_ended := follow_transaction(conn, joined)) is not None:
+            self._open_transactions.append(has_ended)
         return joined.answers
 
     def store_now(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:

@@ -27,11 +27,11 @@ class TaskSink(Protocol):
         ...
 
 
-Settle = Callable[[], bool]
+TransactionCheck = Callable[[], bool]
 """Drops the tasks if their transaction was rolled back. Returns whether the transaction is over."""
 
 
-def follow_transaction(conn: Any, tasks: TaskSink) -> Settle | None:
+def follow_transaction(conn: Any, tasks: TaskSink) -> TransactionCheck | None:
     """Store tasks if the transaction of a connection commits.
 
     Args:
@@ -50,7 +50,7 @@ def follow_transaction(conn: Any, tasks: TaskSink) -> Settle | None:
         _follow_sqlalchemy(_sync_part(conn), tasks)
         return None
     tasks.store()
-    return _django_settle(conn, tasks) if library == "django" and conn.in_atomic_block else None
+    return _follow_django(conn, tasks) if library == "django" and conn.in_atomic_block else None
 
 
 def _library(conn: Any) -> str:
@@ -59,7 +59,7 @@ def _library(conn: Any) -> str:
     return next((kind for kind in kinds if kind in ("sqlalchemy", "django")), "")
 
 
-def _django_settle(proxy: Any, tasks: TaskSink) -> Settle:
+def _follow_django(proxy: Any, tasks: TaskSink) -> TransactionCheck:
     # `django.db.connection` is another connection in each thread, and a drain is in another thread.
     conn = importlib.import_module("django.db").connections[proxy.alias]
     has_committed = False
@@ -70,7 +70,7 @@ def _django_settle(proxy: Any, tasks: TaskSink) -> Settle:
 
     conn.on_commit(committed)
 
-    def settle() -> bool:
+    def has_ended() -> bool:
         if has_committed:
             return True
         if any(entry[1] is committed for entry in conn.run_on_commit):
@@ -78,7 +78,7 @@ def _django_settle(proxy: Any, tasks: TaskSink) -> Settle:
         tasks.drop()  # Django removes the callbacks of a block that was rolled back
         return True
 
-    return settle
+    return has_ended
 
 
 def _sync_part(conn: Any) -> Any:

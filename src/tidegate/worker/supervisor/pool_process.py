@@ -141,7 +141,7 @@ class PoolProcess:
 
     @property
     def has_confirmed(self) -> bool:
-        """Whether it has applied what was last sent. Before anything was sent, it has."""
+        """Whether it has applied what was last sent; true if nothing was sent yet."""
         return self._confirmed_settings == self._sent_settings
 
     def ping(self) -> None:
