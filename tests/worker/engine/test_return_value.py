@@ -229,3 +229,14 @@ def test_a_result_of_another_type_is_kept_and_logged_once(tmp_path, caplog):
         f"m:{tmp_path.name} is declared to return int but returned str: the result is stored unchanged"
         in warning
     )
+
+
+def test_a_result_that_is_not_stored_is_logged_with_the_reason(tmp_path, caplog):
+    app = Tidegate(f"sqlite:///{tmp_path}/q.db")
+
+    @app.task(name="m:big")
+    async def big() -> bytes: ...
+
+    assert return_value.encode_return_value("m:big", big.signature, b"x" * 2**20)
+    (warning,) = caplog.messages
+    assert warning.startswith("m:big: result not stored: result takes 1,398,1")

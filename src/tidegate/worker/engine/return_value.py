@@ -84,15 +84,18 @@ def close_unawaited(returned: object) -> None:
 def encode_return_value(function: str, signature: Signature, value: object) -> bytes:
     """Return a result as bytes. Never raises: a result that cannot be encoded is replaced by a stand-in.
 
-    A result whose type differs from the annotation is stored unchanged, and one warning is logged.
+    A result whose type differs from the annotation is stored unchanged, and one warning is logged. Each
+    stand-in is logged as a warning.
     """
     try:
         result = signature.encode_result(value)
         if result.other_type:
             _warn_once(function, signature.text.rpartition("->")[2].strip(), result.other_type)
-        return result.data
     except BaseException as fault:  # annotations and their encoders are user code
-        return unencodable(value, fault).data
+        result = unencodable(value, fault)
+    if not result.stored:
+        log.warning("%s: %s", function, result.note)
+    return result.data
 
 
 @functools.lru_cache(maxsize=1_000)
