@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tidegate.configured import CallArguments, ConfiguredTaskFunction, PreparedTask
     from tidegate.context import Context, Progress, RetryRequested, TaskStopped
     from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
+    from tidegate.domain.final_hook import FinalState
     from tidegate.domain.schedule import CatchUp, Overlap, TickOutcome
     from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Jitter, Polynomial, Priority, Rule
     from tidegate.domain.states import State
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from tidegate.limits.values import GateState, ParkedBy
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
     from tidegate.operations.history import DeathFilters, HistoryFilters, StatisticsFilters
-    from tidegate.options import EnqueueOptions
+    from tidegate.options import EnqueueOptions, FinalFunction
     from tidegate.policy.backlog import WaitKind, WaitReason
     from tidegate.policy.classify import Classifier
     from tidegate.policy.drain import Drain, DrainKind
@@ -116,6 +117,8 @@ __all__ = [
     "Exponential",
     "Failure",
     "FailureGroup",
+    "FinalFunction",
+    "FinalState",
     "Fixed",
     "FunctionAdmin",
     "GateState",
@@ -202,6 +205,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "NO_LIMIT": "tidegate.domain.spec",
     "ActionStatus": "tidegate.store.rows",
     "Admin": "tidegate.admin",
     "ArgumentsError": "tidegate.errors",
@@ -228,6 +232,8 @@ _HOMES = {
     "Exponential": "tidegate.domain.spec",
     "Failure": "tidegate.domain.failure",
     "FailureGroup": "tidegate.admin.history_values",
+    "FinalFunction": "tidegate.options",
+    "FinalState": "tidegate.domain.final_hook",
     "Fixed": "tidegate.domain.spec",
     "FunctionAdmin": "tidegate.admin",
     "GateState": "tidegate.limits.values",
@@ -239,7 +245,6 @@ _HOMES = {
     "KeyConflictError": "tidegate.errors",
     "LastFailure": "tidegate.domain.failure",
     "ManualCall": "tidegate.calls.manual_call",
-    "NO_LIMIT": "tidegate.domain.spec",
     "NotAcceptedError": "tidegate.errors",
     "OptionError": "tidegate.errors",
     "Overlap": "tidegate.domain.schedule",

@@ -28,6 +28,7 @@ from tidegate.domain.spec import (
 from tidegate.errors import OptionError
 from tidegate.hooks import Hooks
 from tidegate.limits.options import UpstreamLimits, make_limits
+from tidegate.options import require_no_cycle
 from tidegate.store.connect import check_url
 from tidegate.task import TaskDecorator, TaskFunction
 from tidegate.task_access import TaskAccess
@@ -136,6 +137,7 @@ class Tidegate(Hooks, TaskAccess):
             require_plain_function(function)
             runs_in = choose_runs_in(function, settings.get("runs_in"), memory_limit=has_memory_limit)
             name = settings.get("name") or function_name(function)
+            require_no_cycle(name, fields.get("on_final"))
             return self._core.register(function, TaskSpec(name=name, runs_in=runs_in, **fields))
 
         return declare if function is None else declare(function)

@@ -13,6 +13,7 @@ from tidegate.domain.readers import shown
 from tidegate.domain.spec import NO_LIMIT, TaskSpec
 from tidegate.errors import ArgumentsError, OptionError, UsageError
 from tidegate.handle import Handle, StoreSource
+from tidegate.options import require_no_cycle
 from tidegate.store.rows import EnqueueResult, NewTask
 from tidegate.threads.bridge import run_sync
 
@@ -116,8 +117,10 @@ class ConfiguredTaskFunction(Generic[P, R]):
             "priority": spec.priority,
             "upstream": spec.upstream,
             "deadline_seconds": spec.deadline,
+            "on_final": spec.on_final,
             **options,
         }
+        require_no_cycle(spec.name, self._fields["on_final"])
         if "deadline_at" in options or self._fields["deadline_seconds"] == NO_LIMIT:
             self._fields["deadline_seconds"] = None
         self._has_name = "key" in options or "unique_seconds" in options

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
 
+from tidegate.domain.final_hook import FinalHook
 from tidegate.domain.readers import (
     Deadline,
     Seconds,
@@ -21,8 +23,20 @@ from tidegate.domain.readers import (
     wrong,
 )
 from tidegate.domain.schedule import LABEL_PREFIX
-from tidegate.domain.spec import Priority
+from tidegate.domain.spec import Priority, TaskSpec
 from tidegate.errors import OptionError
+
+
+class FinalFunction(Protocol):
+    """A task function that may follow others, as `@app.task` returns it."""
+
+    @property
+    def spec(self) -> TaskSpec:
+        """Its settings."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function itself. It takes a `FinalState`."""
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -59,6 +73,9 @@ class EnqueueOptions(TypedDict, total=False):
     such as `1h`."""
     labels: Mapping[str, str] | None
     """A few names and values by which the task can be found."""
+    on_final: FinalFunction | None
+    """A task function that gets a `FinalState` when the task succeeds, dies or is cancelled. Its task is
+    enqueued in the transaction of that state."""
 
 
 def priority_option(option: str, value: Priority | str) -> Priority:
@@ -70,6 +87,44 @@ def priority_option(option: str, value: Priority | str) -> Priority:
     except (KeyError, AttributeError):
         names = ", ".join(priority.word for priority in Priority)
         raise wrong(option, value, f"use one of {names}: the most urgent first") from None
+
+
+def final_hook_option(option: str, value: FinalFunction) -> FinalHook:
+    """Return what is enqueued for a task function given as `on_final`.
+
+    Raises:
+        OptionError: It is not a task function, or takes other arguments than one.
+    """
+    spec = getattr(value, "spec", None)
+    if not isinstance(spec, TaskSpec):
+        raise wrong(option, value, "pass a task function: what @app.task returned")
+    takes = inspect.signature(value.function)
+    if not any(_accepts(takes, count) for count in (1, 2)):
+        raise wrong(option, value, "use a task function that takes one argument, the FinalState")
+    return FinalHook(spec.name, spec.queue, int(spec.priority), spec.upstream, spec.on_final)
+
+
+def require_no_cycle(function: str, hook: FinalHook | None) -> None:
+    """Raise unless the chain of hooks of a function ends.
+
+    Raises:
+        OptionError: The function follows itself.
+    """
+    if hook is not None and function in hook.functions:
+        raise OptionError(
+            f"on_final: {function} would follow its own end again and again",
+            fix="use a task function whose on_final does not lead back to it",
+            option="on_final",
+            value=function,
+        )
+
+
+def _accepts(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def _unique_seconds(option: str, value: str) -> float | None:
@@ -130,6 +185,7 @@ ENQUEUE_OPTIONS: Mapping[str, EnqueueOption] = {
     "key_kept": EnqueueOption("key_seconds", positive_option),
     "unique": EnqueueOption("unique_seconds", _unique_seconds, ("unique",)),
     "labels": EnqueueOption("labels", _labels, ("labels",)),
+    "on_final": EnqueueOption("on_final", final_hook_option),
 }
 """Every option of an enqueue. A new one needs a row here and a field in `EnqueueOptions`.
 

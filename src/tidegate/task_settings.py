@@ -36,7 +36,7 @@ from tidegate.domain.spec import (
 )
 from tidegate.errors import ConfigError, OptionError
 from tidegate.limits.options import rate_window
-from tidegate.options import priority_option
+from tidegate.options import FinalFunction, final_hook_option, priority_option
 
 
 class TaskSettings(TypedDict, total=False):
@@ -79,6 +79,8 @@ class TaskSettings(TypedDict, total=False):
     can be killed) or `thread` (which cannot)."""
     memory_limit: Size | None
     """Bytes, or text such as `2GiB`, that its child process may hold."""
+    on_final: FinalFunction | None
+    """A task function that gets a `FinalState` when a task of this one succeeds, dies or is cancelled."""
     cancel_grace: Seconds | None
     """Seconds after which a cancelled function is stopped by force; None: at its time limit."""
 
@@ -167,6 +169,7 @@ _SETTINGS: Mapping[str, _Setting] = {
     "on_unknown": _Setting("retry_unknown", _retries_unknown),
     "on_crash": _Setting("on_crash", _on_crash),
     "memory_limit": _Setting("memory_limit", size_option, may_be_none=True),
+    "on_final": _Setting("on_final", final_hook_option, may_be_none=True),
     "cancel_grace": _Setting("cancel_grace", seconds_option, may_be_none=True),
 }
 """Every setting but the name, the upstream and where it runs, which need the application or the function."""

@@ -10,7 +10,18 @@ from tidegate.store.protocol import Store
 
 FOLDERS = Path(__file__).parents[2] / "src" / "tidegate" / "store"
 FILES = [path for back_end in ("sqlite", "postgres") for path in (FOLDERS / back_end / "sql").glob("*.sql")]
-SHARED = {"actions", "audit_entries", "controls", "deaths", "gates", "keys", "permits", "schedules", "tokens"}
+SHARED = {
+    "actions",
+    "audit_entries",
+    "controls",
+    "deaths",
+    "final_hooks",
+    "gates",
+    "keys",
+    "permits",
+    "schedules",
+    "tokens",
+}
 """What several methods read or write. CONTRIBUTING.md lists them."""
 OUTSIDE_THE_CONTRACT = {
     "connect": "the settings of a session of PostgreSQL",

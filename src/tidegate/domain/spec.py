@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import IntEnum, StrEnum
 
 from tidegate.domain.failure import Reason
+from tidegate.domain.final_hook import FinalHook
 from tidegate.domain.readers import (
     LONGEST_WAIT_SECONDS,
     Seconds,
@@ -259,6 +260,8 @@ class TaskSpec:
     runs_in: RunsIn = RunsIn.LOOP
     memory_limit: int | None = None
     """Bytes that its child process may use; only for `runs_in="process"`. None for no limit."""
+    on_final: FinalHook | None = None
+    """What is enqueued when a task of this function reaches a final state."""
     cancel_grace: float | None = None
     """Seconds after a cancel until the function is stopped by force; None to let it run to its timeout."""
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tidegate.domain.failure import LastFailure
+from tidegate.domain.final_hook import FinalHook
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
@@ -58,6 +59,8 @@ class NewTask:
     max_attempts: int | None = None
     """Overrides the task function's own number."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    on_final: FinalHook | None = None
+    """What to enqueue when it reaches a final state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate.domain.readers import require_before_deadline
 from tidegate.errors import OptionError
+from tidegate.store.common.final_hooks import encode_hook
 from tidegate.store.common.refusals import unstorable
 from tidegate.store.common.rollup_totals import RollupKey
 from tidegate.store.common.text import to_json
@@ -88,6 +89,7 @@ def task_row(now: float, task_id: Any, task: NewTask) -> tuple[Any, ...]:
         deadline_at(now, task),
         to_json(task.labels),
         now,
+        encode_hook(task.on_final),
     )
 
 

@@ -36,6 +36,8 @@ class EndedRunRow(NamedTuple):
     cancel_requested: bool | int
     probe: bool | int = 0
     """Whether the run was a probe."""
+    has_on_final: bool | int = 0
+    """Whether its final state enqueues a task."""
 
 
 class AttemptRecord(NamedTuple):

@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from tidegate.domain.spec import Priority
-from tidegate.domain.states import WAITING
+from tidegate.domain.states import WAITING, State
 from tidegate.store.common import ids
+from tidegate.store.common.final_hooks import EndedTask
 from tidegate.store.common.text import storable
+from tidegate.store.postgres.final_hooks import enqueue_hooks
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.rows import ActionStatus, CancelStatus
@@ -39,6 +41,7 @@ async def cancel(
         ended = await db.column(_CANCEL["end"], left, db.at)
         if ended:
             await db.run(_FREE_UNIQUE, ended)
+            await _enqueue_hooks_of_cancelled(db, [str(task_id) for task_id in ended], why)
         changed = dict.fromkeys(map(str, asked), CancelStatus.REQUESTED)
         return changed | dict.fromkeys(map(str, ended), CancelStatus.CANCELLED)
 
@@ -46,6 +49,13 @@ async def cancel(
     await record_action(db, list(changed), "cancel requested", why)
     return _by_given_id(
         task_ids, changed | dict.fromkeys(out_of_reach, CancelStatus.FINISHED), CancelStatus.UNKNOWN
+    )
+
+
+async def _enqueue_hooks_of_cancelled(db: PostgresSession, task_ids: Sequence[str], why: str) -> None:
+    runs = await db.rows(_CANCEL["runs"], task_ids)
+    await enqueue_hooks(
+        db, [EndedTask(str(task_id), State.CANCELLED, run, "cancelled", "", why) for task_id, run in runs]
     )
 
 

@@ -15,7 +15,7 @@ _COUNT = load("enqueue")["count"]
 _TASK = (
     "id", "function", "queue", "priority", "upstream", "tenant", "idempotency_key", "unique_name",
     "unique_until_final", "timeout_seconds", "total_timeout_seconds", "max_attempts", "deadline_seconds",
-    "deadline_at", "labels", "enqueued_at",
+    "deadline_at", "labels", "enqueued_at", "on_final",
 )  # fmt: skip
 _PAYLOAD = ("task_id", "codec_tag", "args")
 _READY = ("task_id", "queue", "priority", "upstream", "function", "tenant", "rank", "ready_at", "run")

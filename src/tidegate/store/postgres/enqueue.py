@@ -11,6 +11,7 @@ import asyncpg
 
 from tidegate.errors import ArgumentsError
 from tidegate.store.common import ids
+from tidegate.store.common.final_hooks import encode_hook
 from tidegate.store.common.new_tasks import due_at, require_few, require_storable_texts
 from tidegate.store.common.refusals import key_conflict
 from tidegate.store.common.text import to_json
@@ -22,6 +23,7 @@ from tidegate.store.postgres.statements import load
 from tidegate.store.rows import EnqueueResult, NewTask
 
 _SQL = load("enqueue")
+_HOOKS = load("final_hooks")
 
 COPY_TASKS = 50
 """From this number of tasks on, the extra round trips of COPY cost less than a function call per task."""
@@ -56,9 +58,9 @@ async def _store_unnamed(database: Database, tasks: Sequence[NewTask]) -> list[E
 
 async def _store_named(database: Database, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
     """Store tasks through the database function, which takes their names."""
-    if len(tasks) == 1:
+    if len(tasks) == 1 and tasks[0].on_final is None:
         return [await database.autocommit(lambda db: _enqueue_one(db, tasks[0]))]
-    return await database.transact(lambda db: _enqueue_many(db, tasks))
+    return await database.transact(lambda db: enqueue_in_transaction(db, tasks))
 
 
 async def enqueue_unnamed(db: PostgresSession, tasks: Sequence[NewTask]) -> None:
@@ -73,6 +75,19 @@ async def enqueue_unnamed(db: PostgresSession, tasks: Sequence[NewTask]) -> None
         await enqueue_by_copy(db, tasks)
     elif tasks:
         await _enqueue_many(db, tasks)
+
+
+async def enqueue_in_transaction(db: PostgresSession, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+    """Store tasks in the session's transaction; return one result per task, in order."""
+    answers = await _enqueue_many(db, tasks)
+    if hooks := hooks_by_id(tasks):
+        await db.run(_HOOKS["set"], list(hooks), list(hooks.values()))
+    return answers
+
+
+def hooks_by_id(tasks: Sequence[NewTask]) -> dict[str, str]:
+    """Return the stored form of the final hooks of these tasks, by task id. The function stores none."""
+    return {task.id: hook for task in tasks if (hook := encode_hook(task.on_final)) is not None}
 
 
 @contextmanager
@@ -166,8 +181,8 @@ def _wants_no_names(task: NewTask) -> bool:
 
 
 def _is_plain(task: NewTask) -> bool:
-    """Whether a task is ready at once and has no names."""
-    return _wants_no_names(task) and task.run_at is None and task.delay_seconds <= 0
+    """Whether a task is ready at once and has neither names nor a final hook."""
+    return _wants_no_names(task) and task.run_at is None and task.delay_seconds <= 0 and task.on_final is None
 
 
 async def _enqueue_plain(db: PostgresSession, task: NewTask) -> EnqueueResult:

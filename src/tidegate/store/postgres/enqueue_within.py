@@ -15,6 +15,7 @@ from tidegate.errors import ConfigError, KeyConflictError, UsageError
 from tidegate.store.postgres.callers import Caller, recognise
 from tidegate.store.postgres.enqueue import (
     enqueue_values,
+    hooks_by_id,
     name_lock_order,
     parse_enqueue_result,
     require_storable,
@@ -27,6 +28,7 @@ from tidegate.threads.bridge import run_sync
 T = TypeVar("T")
 
 _SQL = load("enqueue_within")
+_HOOKS = load("final_hooks")
 _IDENTITY = load("identity")["identity"]
 
 _PART_TASKS = 1_000
@@ -93,6 +95,9 @@ class TransactionEnqueuer:
                 stored = await self._all_or_none(caller, tasks)
             else:
                 stored = await self._enqueue_many(caller, tasks)
+            if hooks := hooks_by_id(tasks):
+                statement = in_schema(_HOOKS[f"set_{caller.style}"], self._schema)
+                await caller.fetch(statement, (msgspec.json.encode(hooks).decode(),))
         caller.on_commit(self._committed)
         return stored
 

@@ -12,12 +12,15 @@ from typing import Any, NamedTuple
 from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import FinishStatus, Outcome, Succeeded
+from tidegate.domain.states import State
 from tidegate.limits.gate_rows import SuccessfulRun, by_upstream, counts_as_success, is_silent_probe
 from tidegate.store.common import gates, ids
+from tidegate.store.common.final_hooks import EndedTask
 from tidegate.store.common.outcomes import is_resend, with_placeholder
 from tidegate.store.common.text import storable
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.errors import CONTENT_ERRORS, refused_content
+from tidegate.store.postgres.final_hooks import enqueue_hooks
 from tidegate.store.postgres.outcomes import end_runs, record_usage
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
@@ -108,33 +111,42 @@ async def _finish(database: Database, batch: OutcomesById) -> dict[str, FinishSt
     return statuses
 
 
-async def _write(database: Database, batch: OutcomesById) -> dict[str, FinishStatus]:
-    """End the runs that are current; return for the others whether this outcome was written before."""
-    done = await _end_current(database, batch)
+async def _write(
+    database: Database, batch: OutcomesById, *, with_hooks: bool = False
+) -> dict[str, FinishStatus]:
+    """End the runs that are current; return for the others whether this outcome was written before.
+
+    Without `with_hooks` successes may be one statement without a transaction, which leaves tasks with a final
+    hook alone.
+    """
+    done = await _end_current(database, batch, with_hooks=with_hooks)
     statuses = dict.fromkeys(done, FinishStatus.DONE)
     rest = {task_id: outcome for task_id, outcome in batch.items() if task_id not in done}
     if rest:
         statuses |= await database.autocommit(lambda db: _refused(db, rest))
-        # Neither ended nor refused: its row was being changed, for example by a cancel. Try once more.
+        # Neither ended nor refused: its final state enqueues a task, or its row was being changed, for
+        # example by a cancel. Try once more.
         again = {task_id: outcome for task_id, outcome in rest.items() if task_id not in statuses}
-        statuses |= await _write(database, again) if again else {}
+        statuses |= await _write(database, again, with_hooks=True) if again else {}
     return statuses
 
 
-async def _end_current(database: Database, batch: OutcomesById) -> set[str]:
+async def _end_current(database: Database, batch: OutcomesById, *, with_hooks: bool) -> set[str]:
     successes = {task_id: outcome for task_id, outcome in batch.items() if isinstance(outcome, Succeeded)}
     unsuccessful = {
         task_id: outcome for task_id, outcome in batch.items() if not isinstance(outcome, Succeeded)
     }
     successful: list[_SuccessRow] = []
     states_usage = any(outcome.calls.used is not None for outcome in successes.values())
-    if not unsuccessful and not states_usage:
-        done = await database.autocommit(lambda db: _succeed(db, successes, successful), generic_plan=True)
+    if not (unsuccessful or states_usage or with_hooks):
+        done = await database.autocommit(
+            lambda db: _succeed(db, successes, successful, with_hooks=False), generic_plan=True
+        )
     else:
 
         async def both(db: PostgresSession) -> set[str]:
             successful.clear()
-            done = await _succeed(db, successes, successful) if successes else set()
+            done = await _succeed(db, successes, successful, with_hooks=True) if successes else set()
             await record_usage(db, {task_id: successes[task_id].calls for task_id in done})
             return done | await end_runs(db, unsuccessful) if unsuccessful else done
 
@@ -145,9 +157,16 @@ async def _end_current(database: Database, batch: OutcomesById) -> set[str]:
 
 
 async def _succeed(
-    db: PostgresSession, successes: Mapping[str, Succeeded], successful: list[_SuccessRow]
+    db: PostgresSession,
+    successes: Mapping[str, Succeeded],
+    successful: list[_SuccessRow],
+    *,
+    with_hooks: bool,
 ) -> set[str]:
-    """Write all successes whose run is the current one; return their task ids. Add rows to `successful`."""
+    """Write all successes whose run is the current one; return their task ids. Add rows to `successful`.
+
+    Those whose final state enqueues a task are written only `with_hooks`, which needs a transaction.
+    """
     runs = [outcome.fence.run for outcome in successes.values()]
     results: list[tuple[Any, ...]] = [
         (task_id, storable(outcome.codec_tag), outcome.result)
@@ -155,12 +174,19 @@ async def _succeed(
         if (outcome.result, outcome.codec_tag) != _NULL
     ]
     columns = [list(column) for column in zip(*results, strict=True)] or [[], [], []]
-    ended = await db.rows(_SQL["succeed"], db.at, list(successes), runs, *columns)
+    ended = await db.rows(_SQL["succeed"], db.at, list(successes), runs, *columns, with_hooks)
     successful += [
         _SuccessRow(upstream, seconds, probe, successes[str(task_id)].calls)
-        for task_id, upstream, seconds, probe in ended
+        for task_id, upstream, seconds, probe, *_ in ended
         if upstream
     ]
+    if with_hooks:
+        hooked = [
+            EndedTask(str(task_id), State.SUCCEEDED, run)
+            for task_id, *_, run, has_on_final in ended
+            if has_on_final
+        ]
+        await enqueue_hooks(db, hooked)
     return {str(task_id) for task_id, *_ in ended}
 
 

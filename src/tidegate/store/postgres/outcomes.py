@@ -13,6 +13,7 @@ from tidegate.domain.states import State
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
 from tidegate.store.common import gates
 from tidegate.store.common.deaths import DeathTotals
+from tidegate.store.common.final_hooks import ended_task
 from tidegate.store.common.outcomes import (
     EndedRunRow,
     TaskTransition,
@@ -25,6 +26,7 @@ from tidegate.store.common.outcomes import (
     unique_name_to_free,
 )
 from tidegate.store.common.rollup_totals import RollupTotals
+from tidegate.store.postgres.final_hooks import enqueue_hooks
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 
@@ -81,6 +83,8 @@ async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutco
             deaths.add(task.task_id, task.run, task.outcome)
     await count(db, now, totals)
     await deaths.write(db, now)
+    hooked = [ended_task(task.task_id, task.run, task.outcome.fence.run, task.transition) for task in ended]
+    await enqueue_hooks(db, [each for each in hooked if each is not None])
     return {task.task_id for task in ended}
 
 

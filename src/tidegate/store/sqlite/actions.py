@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 import apsw
 
 from tidegate.domain.spec import Priority
-from tidegate.domain.states import WAITING
+from tidegate.domain.states import WAITING, State
 from tidegate.store.common import ids
+from tidegate.store.common.final_hooks import EndedTask
 from tidegate.store.common.rollup_totals import RollupTotals
 from tidegate.store.common.text import storable
 from tidegate.store.rows import ActionStatus, CancelStatus
 from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.enqueue import count_enqueued
-from tidegate.store.sqlite.finish import count
+from tidegate.store.sqlite.finish import count, enqueue_hooks
 from tidegate.store.sqlite.statements import load
 
 _ACTION = load("actions")
@@ -37,11 +38,13 @@ def cancel(
     db: apsw.Connection, now: float, task_ids: Sequence[str], *, why: str = "", force: bool = False
 ) -> dict[str, CancelStatus]:
     """Cancel tasks in any state; ask running ones to stop; return a status per id."""
-    totals = RollupTotals()
+    totals, hooked = RollupTotals(), list[EndedTask]()
     statuses = {
-        task_id: _cancel_one(db, now, task_id, why, totals, force=force) for task_id in _sorted(task_ids)
+        task_id: _cancel_one(db, now, task_id, why, totals, hooked, force=force)
+        for task_id in _sorted(task_ids)
     }
     count(db, now, totals)
+    enqueue_hooks(db, now, hooked)
     return {task_id: statuses[task_id] for task_id in task_ids}
 
 
@@ -110,7 +113,14 @@ def _sorted(task_ids: Sequence[str]) -> list[str]:
 
 
 def _cancel_one(
-    db: apsw.Connection, now: float, task_id: str, why: str, totals: RollupTotals, *, force: bool
+    db: apsw.Connection,
+    now: float,
+    task_id: str,
+    why: str,
+    totals: RollupTotals,
+    hooked: list[EndedTask],
+    *,
+    force: bool,
 ) -> CancelStatus:
     task = ids.blob_or_none(task_id)
     table = find_table(db, task)
@@ -124,11 +134,13 @@ def _cancel_one(
         return CancelStatus.REQUESTED
     run, ready_at = query.one(db, _LEAVE.get(table, _CANCEL["leave_waiting"]), (task,))
     db.execute(_CANCEL["archive"], (task, run, ready_at, now))
-    *channel, unique_name = query.one(db, _CANCEL["names"], (task,))
+    *channel, unique_name, has_on_final = query.one(db, _CANCEL["names"], (task,))
     queue, function, upstream, tenant = channel
     totals.of((queue, function, upstream, tenant)).cancelled += 1
     if table == "enqueue_batch_task":
         count_enqueued(db, now, Counter({(queue, function, upstream, tenant): 1}))
     if unique_name is not None:
         keys.free_unique(db, tenant, unique_name, task)
+    if has_on_final:
+        hooked.append(EndedTask(task, State.CANCELLED, run, "cancelled", "", why))
     return CancelStatus.CANCELLED

@@ -15,13 +15,16 @@ import apsw
 from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import FinishStatus, Outcome, Succeeded
+from tidegate.domain.states import State
 from tidegate.limits.gate_rows import SuccessfulRun, by_upstream, counts_as_success, is_silent_probe
 from tidegate.store.common import gates, ids
 from tidegate.store.common.deaths import DeathTotals
+from tidegate.store.common.final_hooks import EndedTask, hook_tasks
 from tidegate.store.common.outcomes import with_placeholder
 from tidegate.store.common.rollup_totals import RollupTotals
 from tidegate.store.common.text import storable
 from tidegate.store.sqlite import keys, query
+from tidegate.store.sqlite.enqueue import enqueue
 from tidegate.store.sqlite.outcomes import end_run, is_resent, record_usage
 from tidegate.store.sqlite.statements import load
 from tidegate.store.sqlite.work import SqliteSession, complete
@@ -73,14 +76,16 @@ def _write(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list
         return [status for outcome in outcomes for status in _write(db, now, [outcome])]
     totals, deaths = RollupTotals(), DeathTotals()
     statuses: list[FinishStatus | None] = [None] * len(outcomes)
+    hooked: list[EndedTask] = []
     successes = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, Succeeded)]
-    _succeed(db, now, outcomes, tasks, successes, statuses)
+    _succeed(db, now, outcomes, tasks, successes, statuses, hooked)
     for position, outcome in enumerate(outcomes):
         if statuses[position] is None and not isinstance(outcome, Succeeded):
-            done = end_run(db, now, tasks[position], outcome, totals, deaths)
+            done = end_run(db, now, tasks[position], outcome, totals, deaths, hooked)
             statuses[position] = FinishStatus.DONE if done else None
     count(db, now, totals)
     complete(deaths.write(SqliteSession(db, now), now))
+    enqueue_hooks(db, now, hooked)
     return [
         status or _refusal(db, tasks[position], outcomes[position])
         for position, status in enumerate(statuses)
@@ -91,6 +96,12 @@ def count(db: apsw.Connection, now: float, totals: RollupTotals) -> None:
     """Add these sums to the roll-up of this minute."""
     for row in totals.rows(now):
         db.execute(_SQL["count"], row)
+
+
+def enqueue_hooks(db: apsw.Connection, now: float, ended: Sequence[EndedTask]) -> None:
+    """Store the tasks that follow these tasks, which have just reached a final state."""
+    if ended:
+        enqueue(db, now, complete(hook_tasks(SqliteSession(db, now), now, ended)))
 
 
 def _refusal(db: apsw.Connection, task: bytes, outcome: Outcome) -> FinishStatus:
@@ -104,8 +115,9 @@ def _succeed(
     tasks: Sequence[bytes],
     positions: Sequence[int],
     statuses: list[FinishStatus | None],
+    hooked: list[EndedTask],
 ) -> None:
-    """Write all successes whose run is the current one, and set their statuses."""
+    """Write all successes whose run is the current one, set their statuses, and add those with a hook."""
     if not positions:
         return
     current = _current(db, tuple([tasks[position] for position in positions]))
@@ -128,6 +140,9 @@ def _succeed(
     db.execute(_SQL["end_all"], (array,))
     db.executemany(_SQL["result"], results)
     calls = {tasks[position]: outcomes[position].calls for position in positions}
+    hooked += [
+        EndedTask(task, State.SUCCEEDED, current[task].run) for task in ended if current[task].has_on_final
+    ]
     for task in ended:
         record_usage(db, now, task, calls[task].used)
     _update_gates(db, now, [(current[task], calls[task]) for task in ended])
@@ -138,6 +153,7 @@ class _Current(NamedTuple):
     upstream: str
     started_at: float
     probe: int
+    has_on_final: int
 
 
 def _current(db: apsw.Connection, tasks: tuple[bytes, ...]) -> dict[bytes, _Current]:

@@ -10,6 +10,7 @@ from tidegate.domain.usage import UsageTotals
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
 from tidegate.store.common import gates
 from tidegate.store.common.deaths import DeathTotals
+from tidegate.store.common.final_hooks import EndedTask, ended_task
 from tidegate.store.common.outcomes import (
     EndedRunRow,
     TaskTransition,
@@ -43,6 +44,7 @@ def end_run(
     outcome: UnsuccessfulOutcome,
     totals: RollupTotals,
     deaths: DeathTotals,
+    hooked: list[EndedTask],
 ) -> bool:
     """End a run if it is the current one, and write the task's next state; return whether it was current."""
     row = query.row(db, _SQL["end"], (task, outcome.fence.run))
@@ -56,6 +58,8 @@ def end_run(
     totals.add(now, run, transition.state)
     if transition.state is State.DEAD:
         deaths.add(task, run, outcome)
+    if (ended := ended_task(task, run, outcome.fence.run, transition)) is not None:
+        hooked.append(ended)
     return True
 
 

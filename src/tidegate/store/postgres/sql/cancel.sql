@@ -70,3 +70,12 @@ counted AS (
 )
 SELECT task_id
 FROM gone
+
+-- name: runs
+-- Of tasks that were just cancelled, those whose final state enqueues a task, with their last run.
+-- 1 ids: array of uuid
+SELECT t.id, a.run
+FROM /*schema*/task AS t
+JOIN /*schema*/archive AS a ON a.task_id = t.id
+WHERE t.id = ANY ($1::uuid[])
+    AND t.on_final IS NOT NULL

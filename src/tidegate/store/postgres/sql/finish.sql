@@ -6,22 +6,24 @@
 -- End the runs that are current, in one statement. If a row is being changed at the same moment (a cancel request),
 -- it is locked but its new version is not seen, so it stays; run the statement again. Deleted rows are looked up in
 -- a hash, as in `take` of the claim.
--- 1 at, 2 task ids in order, 3 runs, 4 task ids of those with a result other than null, 5 codec tags, 6 results
+-- 1 at, 2 task ids in order, 3 runs, 4 task ids of those with a result other than null, 5 codec tags, 6 results, 7 whether to
+-- end tasks whose final state enqueues a task: that needs a transaction
 WITH clock AS MATERIALIZED (
     SELECT /*schema*/moment($1) AS now
 ),
 held AS MATERIALIZED (
     SELECT
         r.row_location, r.task_id, r.run, r.worker_id, r.queue, r.upstream, r.function, r.tenant, r.ready_at, r.started_at,
-        r.unique_name, r.probe
+        r.unique_name, r.probe, r.has_on_final
     FROM unnest($2::uuid[], $3::integer[]) AS given (task_id, run)
     CROSS JOIN LATERAL (
         SELECT
             x.ctid AS row_location, x.task_id, x.run, x.worker_id, x.queue, x.upstream, x.function, x.tenant, x.ready_at,
-            x.started_at, x.unique_name, x.probe
+            x.started_at, x.unique_name, x.probe, x.has_on_final
         FROM /*schema*/running AS x
         WHERE x.task_id = given.task_id
             AND x.run = given.run
+            AND ($7 OR NOT x.has_on_final)
         FOR UPDATE
     ) AS r
 ),
@@ -33,7 +35,7 @@ gone AS (
 ended AS MATERIALIZED (
     SELECT
         h.task_id, h.run, h.worker_id, h.queue, h.upstream, h.function, h.tenant, h.ready_at, h.started_at,
-        h.unique_name, h.probe
+        h.unique_name, h.probe, h.has_on_final
     FROM held AS h
     WHERE (h.task_id IN (SELECT task_id FROM gone)) IS TRUE
 ),
@@ -79,7 +81,7 @@ freed AS (
         WHERE e.unique_name IS NOT NULL
     ))
 )
-SELECT e.task_id, e.upstream, clock.now - e.started_at AS seconds, e.probe
+SELECT e.task_id, e.upstream, clock.now - e.started_at AS seconds, e.probe, e.run, e.has_on_final
 FROM ended AS e
 CROSS JOIN clock
 
@@ -101,7 +103,7 @@ DELETE FROM /*schema*/running
 WHERE ctid = ANY (ARRAY (SELECT row_location FROM held))
 RETURNING
     task_id, /*schema*/moment($1) AS now, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at,
-    unique_name, cancel_requested_at IS NOT NULL AS cancel_requested, probe
+    unique_name, cancel_requested_at IS NOT NULL AS cancel_requested, probe, has_on_final
 
 -- name: recorded
 -- For runs that could not be ended: whether the run is current after all, whether it succeeded, and its record, to

@@ -34,6 +34,7 @@ VALUES (?, 'cancelled', ?, ?, ?)
 
 -- name: names
 -- 1 task id
-SELECT queue, function, upstream, tenant, CASE WHEN unique_until_final THEN unique_name END
+SELECT
+    queue, function, upstream, tenant, CASE WHEN unique_until_final THEN unique_name END, on_final IS NOT NULL
 FROM task
 WHERE id = ?1

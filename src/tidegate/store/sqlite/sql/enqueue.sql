@@ -22,12 +22,13 @@ WHERE c.committed_at IS NULL
 -- 1 id, 2 function, 3 queue, 4 priority, 5 upstream, 6 tenant, 7 idempotency key or NULL,
 -- 8 unique name or NULL, 9 whether the final state frees it, 10 timeout seconds or NULL,
 -- 11 total timeout seconds or NULL, 12 max attempts or NULL, 13 deadline seconds or NULL, 14 deadline moment or NULL,
--- 15 labels as JSON or NULL, 16 now
+-- 15 labels as JSON or NULL, 16 now, 17 final hook as JSON or NULL
 INSERT INTO task (
     id, function, queue, priority, upstream, tenant, idempotency_key, unique_name, unique_until_final,
-    timeout_seconds, total_timeout_seconds, max_attempts, deadline_seconds, deadline_at, labels, enqueued_at
+    timeout_seconds, total_timeout_seconds, max_attempts, deadline_seconds, deadline_at, labels, enqueued_at,
+    on_final
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: payload
 -- 1 id, 2 codec tag, 3 arguments as bytes

@@ -6,7 +6,7 @@
 -- name: current
 -- The current runs of these tasks.
 -- 1 ids: carray of 16-byte ids
-SELECT r.task_id, r.run, r.upstream, r.started_at, r.probe
+SELECT r.task_id, r.run, r.upstream, r.started_at, r.probe, r.has_on_final
 FROM carray(?1) AS given
 CROSS JOIN running AS r ON r.task_id = given.value
 
@@ -60,7 +60,7 @@ WHERE task_id = ?1
     AND run = ?2
 RETURNING
     worker_id, queue, priority, upstream, function, tenant, ready_at, started_at, unique_name,
-    cancel_requested_at IS NOT NULL AS cancel_requested, probe
+    cancel_requested_at IS NOT NULL AS cancel_requested, probe, has_on_final
 
 -- name: attempt
 -- 1 task id, 2 run, 3 worker id, 4 started moment, 5 now, 6 outcome, 7 charge, 8 verdict, 9 reason,
