@@ -31,8 +31,8 @@ class FinalFunction(Protocol):
     """A task function that may follow others, as `@app.task` returns it."""
 
     @property
-    def spec(self) -> TaskSpec:
-        """Its settings."""
+    def spec(self) -> Any:
+        """Its settings. Not part of the public API."""
 
     @property
     def function(self) -> Callable[..., Any]:
