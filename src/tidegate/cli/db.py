@@ -71,7 +71,7 @@ async def _script(location: StoreLocation) -> str:
 @command.command("roles")
 @location_options
 def roles_command(location: StoreLocation) -> None:
-    """Print the SQL that creates the three database roles; an administrator runs it (PostgreSQL).
+    """Print the SQL that creates the four database roles; an administrator runs it (PostgreSQL).
 
     The migrator role owns the tables and runs `tidegate db upgrade`. Workers and clients log in with the
     worker role, which cannot alter tables. The reader role can only read.

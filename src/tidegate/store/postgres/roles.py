@@ -1,4 +1,4 @@
-"""The three database roles: for migrations, for workers, for readers."""
+"""The four database roles: for migrations, for workers, for readers, and for programs that only enqueue."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def roles_sql(schema: str) -> str:
 
 
 def role(schema: str, kind: str) -> str:
-    """Return the name of a schema's `migrator`, `worker` or `reader`."""
+    """Return the name of a schema's `migrator`, `worker`, `reader` or `enqueuer`."""
     return f"{schema}_{kind}"
