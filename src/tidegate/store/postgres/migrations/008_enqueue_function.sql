@@ -1,4 +1,4 @@
--- 007: enqueue function: enqueue from any program that speaks SQL, in its own transaction: Rails, Go, a trigger.
+-- 008: enqueue function: enqueue from any program that speaks SQL, in its own transaction: Rails, Go, a trigger.
 -- Locks: none that matter, because it only adds functions. Older code works with this schema.
 --
 -- `enqueue` runs with the rights of its owner (SECURITY DEFINER), so a role that may only execute it can enqueue and do
