@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -100,3 +100,43 @@ class TenantStatisticsRow:
 
     tenant: str
     counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class TotalsRow:
+    """What happened to the tasks of one channel since the store was made. No value ever falls."""
+
+    queue: str
+    function: str
+    upstream: str
+    enqueued: int
+    succeeded: int
+    dead: int
+    cancelled: int
+    retried: int
+    released: int
+    run_seconds: float
+    wait_seconds: float
+    calls: int
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimesRow:
+    """How long the runs of a function in a queue took, or waited, since the store was made."""
+
+    queue: str
+    function: str
+    kind: str
+    """`run` or `wait`."""
+    by_bucket: Mapping[int, int]
+    """Number of runs by the bucket of their time (`domain.durations`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TotalCounts:
+    """All counters since the store was made."""
+
+    rows: Sequence[TotalsRow] = ()
+    times: Sequence[RunTimesRow] = ()

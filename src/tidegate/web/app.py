@@ -37,6 +37,7 @@ from tidegate.web.routes import (
     dead_letters,
     events,
     health,
+    metrics,
     overview,
     pauses,
     schedules,
@@ -83,6 +84,7 @@ def create_app(
         pauses,
         controls,
         schedules,
+        metrics,
         health,
         browser_module,
     )

@@ -365,7 +365,7 @@ async def test_a_transfer_can_be_undone_only_while_no_task_is_at_the_target(
 # --- the schemas -----------------------------------------------------------------------------------------
 
 STAYS = {
-    "running", "worker", "permit", "rollup", "rollup_time", "rollup_tenant", "tally", "death", "failure_group",
+    "running", "worker", "permit", "rollup", "rollup_time", "rollup_tenant", "tally", "total", "total_time", "death", "failure_group",
     "control", "control_report", "pause", "enqueue_batch", "enqueue_batch_task", "migration", "compatible", "audit", "key", "moving", "moved",
 }  # fmt: skip
 

@@ -24,6 +24,7 @@ from tidegate.store.common import (
     schedules,
     statistics,
     stats,
+    totals,
     workers,
 )
 from tidegate.store.common.session import Session
@@ -194,6 +195,7 @@ class CommonStore(Store):
     list_failure_groups = read(deaths.list_failure_groups)
     get_statistics = read(statistics.get_statistics, snapshot=True)
     get_tenant_statistics = read(statistics.get_tenant_statistics, snapshot=True)
+    get_totals = read(totals.get_totals, snapshot=True)
 
     # --- counts and manifests ---
 

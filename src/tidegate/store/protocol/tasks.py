@@ -13,6 +13,7 @@ from tidegate.store.history_rows import (
     HistoryRange,
     StatisticsRow,
     TenantStatisticsRow,
+    TotalCounts,
 )
 from tidegate.store.rows import (
     ActionStatus,
@@ -181,6 +182,12 @@ class Statistics(Protocol):
         """Return counters of tenants over the whole range, those with the most tasks first.
 
         Tenants are counted by the hour. Of `which` only the time counts.
+        """
+
+    async def get_totals(self) -> TotalCounts:
+        """Return the counters of all tasks and runs since the store was made.
+
+        No counter ever falls: redrives, purges and the retention of the history change nothing.
         """
 
     async def get_queue_stats(self, unserved: UnservedReason | None = None) -> list[QueueStats]:

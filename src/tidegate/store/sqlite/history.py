@@ -14,7 +14,7 @@ _SQL = load("compact_history")
 _FOLD_ROWS = 5_000
 """Rows of the tally in one transaction: it holds the write lock for some ten milliseconds."""
 
-_FOLD = ("fold", "fold_times", "fold_tenants", "drop_folded")
+_FOLD = ("fold", "fold_times", "fold_tenants", "fold_totals", "fold_total_times", "drop_folded")
 _ROLLUP = (
     (HOUR_STEP, "next_minute", ("sum_period", "drop_period", "sum_times", "drop_times")),
     (

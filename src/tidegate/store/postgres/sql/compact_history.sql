@@ -58,18 +58,19 @@ folded AS (
         input_tokens = r.input_tokens + excluded.input_tokens,
         output_tokens = r.output_tokens + excluded.output_tokens
 ),
+measured AS (
+    SELECT minute, queue, function, upstream, 'run' AS kind, run_bucket AS bucket, runs
+    FROM gone
+    WHERE run_bucket IS NOT NULL
+    UNION ALL
+    SELECT minute, queue, function, upstream, 'wait', wait_bucket, runs
+    FROM gone
+    WHERE wait_bucket IS NOT NULL
+),
 times AS (
     INSERT INTO /*schema*/rollup_time AS r (minute, queue, function, upstream, kind, bucket, runs)
     SELECT minute, queue, function, upstream, kind, bucket, sum(runs)
-    FROM (
-        SELECT minute, queue, function, upstream, 'run' AS kind, run_bucket AS bucket, runs
-        FROM gone
-        WHERE run_bucket IS NOT NULL
-        UNION ALL
-        SELECT minute, queue, function, upstream, 'wait', wait_bucket, runs
-        FROM gone
-        WHERE wait_bucket IS NOT NULL
-    ) AS measured
+    FROM measured
     GROUP BY minute, queue, function, upstream, kind, bucket
     ORDER BY minute, queue, function, upstream, kind, bucket
     ON CONFLICT (minute, queue, function, upstream, kind, bucket) DO UPDATE
@@ -102,6 +103,40 @@ tenants AS (
         calls = r.calls + excluded.calls,
         input_tokens = r.input_tokens + excluded.input_tokens,
         output_tokens = r.output_tokens + excluded.output_tokens
+),
+totals AS (
+    INSERT INTO /*schema*/total AS t (
+        queue, function, upstream, enqueued, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds,
+        calls, input_tokens, output_tokens
+    )
+    SELECT
+        queue, function, upstream, sum(enqueued), sum(succeeded), sum(dead), sum(cancelled), sum(retried), sum(released),
+        sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens), sum(output_tokens)
+    FROM gone
+    GROUP BY queue, function, upstream
+    ORDER BY queue, function, upstream
+    ON CONFLICT (queue, function, upstream) DO UPDATE
+    SET
+        enqueued = t.enqueued + excluded.enqueued,
+        succeeded = t.succeeded + excluded.succeeded,
+        dead = t.dead + excluded.dead,
+        cancelled = t.cancelled + excluded.cancelled,
+        retried = t.retried + excluded.retried,
+        released = t.released + excluded.released,
+        run_seconds = t.run_seconds + excluded.run_seconds,
+        wait_seconds = t.wait_seconds + excluded.wait_seconds,
+        calls = t.calls + excluded.calls,
+        input_tokens = t.input_tokens + excluded.input_tokens,
+        output_tokens = t.output_tokens + excluded.output_tokens
+),
+total_times AS (
+    INSERT INTO /*schema*/total_time AS t (queue, function, kind, bucket, runs)
+    SELECT queue, function, kind, bucket, sum(runs)
+    FROM measured
+    GROUP BY queue, function, kind, bucket
+    ORDER BY queue, function, kind, bucket
+    ON CONFLICT (queue, function, kind, bucket) DO UPDATE
+    SET runs = t.runs + excluded.runs
 )
 SELECT count(*)
 FROM gone

@@ -115,6 +115,54 @@ SET
     input_tokens = input_tokens + excluded.input_tokens,
     output_tokens = output_tokens + excluded.output_tokens
 
+-- name: fold_totals
+-- 1 last row
+INSERT INTO total (
+    queue, function, upstream, enqueued, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds, calls,
+    input_tokens, output_tokens
+)
+SELECT
+    queue, function, upstream, sum(enqueued), sum(succeeded), sum(dead), sum(cancelled), sum(retried), sum(released),
+    sum(run_seconds), sum(wait_seconds), coalesce(sum(calls), 0), coalesce(sum(input_tokens), 0),
+    coalesce(sum(output_tokens), 0)
+FROM tally
+WHERE rowid <= ?1
+GROUP BY queue, function, upstream
+ON CONFLICT (queue, function, upstream) DO UPDATE
+SET
+    enqueued = enqueued + excluded.enqueued,
+    succeeded = succeeded + excluded.succeeded,
+    dead = dead + excluded.dead,
+    cancelled = cancelled + excluded.cancelled,
+    retried = retried + excluded.retried,
+    released = released + excluded.released,
+    run_seconds = run_seconds + excluded.run_seconds,
+    wait_seconds = wait_seconds + excluded.wait_seconds,
+    calls = calls + excluded.calls,
+    input_tokens = input_tokens + excluded.input_tokens,
+    output_tokens = output_tokens + excluded.output_tokens
+
+-- name: fold_total_times
+-- 1 last row
+INSERT INTO total_time (queue, function, kind, bucket, runs)
+SELECT queue, function, kind, bucket, sum(runs)
+FROM (
+    SELECT
+        queue, function, 'run' AS kind, run_bucket AS bucket, succeeded + dead + cancelled + retried + released AS runs
+    FROM tally
+    WHERE rowid <= ?1
+        AND run_bucket IS NOT NULL
+    UNION ALL
+    SELECT queue, function, 'wait', wait_bucket, succeeded + dead + cancelled + retried + released
+    FROM tally
+    WHERE rowid <= ?1
+        AND wait_bucket IS NOT NULL
+)
+WHERE true
+GROUP BY queue, function, kind, bucket
+ON CONFLICT (queue, function, kind, bucket) DO UPDATE
+SET runs = runs + excluded.runs
+
 -- name: drop_folded
 -- 1 last row
 DELETE FROM tally

@@ -1,0 +1,204 @@
+"""Every metric: its name, type, labels and help. The reference page is made from this list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MetricKind(StrEnum):
+    """The type of a metric in Prometheus."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Labels hold only names that an application declares or an operator configures, and fixed words: never the
+    id of a task, a worker or a tenant.
+    """
+
+    name: str
+    kind: MetricKind
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+def _gauge(name: str, text: str, *labels: str) -> Metric:
+    return Metric(f"tidegate_{name}", MetricKind.GAUGE, text, labels)
+
+
+def _counter(name: str, text: str, *labels: str) -> Metric:
+    return Metric(f"tidegate_{name}_total", MetricKind.COUNTER, text, labels)
+
+
+def _histogram(name: str, text: str, *labels: str) -> Metric:
+    return Metric(f"tidegate_{name}", MetricKind.HISTOGRAM, text, labels)
+
+
+# --- tasks and runs --------------------------------------------------------------------------------------
+
+TASKS_ENQUEUED = _counter("tasks_enqueued", "Tasks that were enqueued.", "queue", "function")
+TASKS_FINISHED = _counter(
+    "tasks_finished",
+    "Tasks that became final: `succeeded`, `dead` or `cancelled`. A redriven task counts at each end.",
+    "queue",
+    "function",
+    "outcome",
+)
+RETRIES = _counter("retries", "Runs after which the task waited for its next run.", "queue", "function")
+RUNS_RELEASED = _counter(
+    "runs_released", "Runs that were given back unfinished, and charged no attempt.", "queue", "function"
+)
+RUN_SECONDS = _histogram(
+    "task_run_seconds", "How long the runs that ended took, whatever their outcome.", "queue", "function"
+)
+WAIT_SECONDS = _histogram(
+    "task_wait_seconds",
+    "How long the tasks of these runs were ready before they started.",
+    "queue",
+    "function",
+)
+CALLS_WITH_USAGE = _counter(
+    "upstream_calls_with_usage", "Calls to an upstream whose responses stated the tokens used.", "upstream"
+)
+TOKENS = _counter(
+    "tokens", "Tokens that responses of an upstream stated: `input` or `output`.", "upstream", "direction"
+)
+
+# --- queues ----------------------------------------------------------------------------------------------
+
+QUEUE_TASKS = _gauge(
+    "queue_tasks",
+    "Tasks in a state. `ready` may start, `paced` wait for their slot of a limit, `blocked` cannot run until"
+    " something changes, `dead` are dead letters.",
+    "queue",
+    "state",
+)
+QUEUE_RUNNABLE_TASKS = _gauge(
+    "queue_runnable_tasks",
+    "Tasks that may start now, or at the pace of their limits: ready and paced.",
+    "queue",
+)
+QUEUE_BLOCKED_TASKS = _gauge(
+    "queue_blocked_tasks",
+    "Ready tasks that cannot run: `paused` by a person, `upstream` closed, no live `worker` for them.",
+    "queue",
+    "reason",
+)
+QUEUE_OLDEST_AGE = _gauge(
+    "queue_oldest_runnable_age_seconds",
+    "How long the oldest runnable task has been ready; 0 if there is none.",
+    "queue",
+)
+QUEUE_DRAIN = _gauge(
+    "queue_drain_seconds",
+    "Estimated time until the runnable tasks are done: +Inf if tasks wait and none finished lately, NaN if no"
+    " task ever finished.",
+    "queue",
+)
+QUEUE_PAUSED = _gauge("queue_paused", "1 while a person has paused the queue, else 0.", "queue")
+
+# --- workers ---------------------------------------------------------------------------------------------
+
+WORKERS = _gauge(
+    "workers",
+    "Worker processes: `live`, `late` with their heartbeat but live, or `lost`, with tasks not requeued yet.",
+    "pool",
+    "state",
+)
+WORKER_SLOTS = _gauge("worker_slots", "Slots of the live workers: tasks that they can run at once.", "pool")
+WORKER_SLOTS_BUSY = _gauge("worker_slots_busy", "Slots of the live workers that run a task.", "pool")
+WORKER_HEARTBEAT = _gauge(
+    "worker_last_heartbeat_timestamp_seconds",
+    "When the live worker that has been silent longest sent its last heartbeat.",
+    "pool",
+)
+
+# --- upstreams -------------------------------------------------------------------------------------------
+
+GATE_STATE = _gauge(
+    "gate_state",
+    "1 for the state in which the gate of an upstream is, else 0. `key` is empty for the upstream itself.",
+    "upstream",
+    "key",
+    "state",
+)
+LIMIT_CAPACITY = _gauge(
+    "limit_capacity",
+    "A limit of an upstream: requests in its window, or `max_in_flight` calls at once.",
+    "upstream",
+    "key",
+    "limit",
+)
+LIMIT_IN_USE = _gauge(
+    "limit_in_use", "Calls in flight of an upstream, as limit `max_in_flight`.", "upstream", "key", "limit"
+)
+UPSTREAM_TASKS = _gauge(
+    "upstream_tasks",
+    "Tasks of an upstream: `ready` ones, those of them that are `paced` by its limits, and `retrying` ones.",
+    "upstream",
+    "state",
+)
+RETRY_BUDGET = _gauge(
+    "retry_budget_capacity",
+    "Re-runs that a retry budget allows in its window. `upstream` is empty for the whole system.",
+    "upstream",
+)
+RETRY_BUDGET_USED = _gauge(
+    "retry_budget_used", "Re-runs that started in the window of a retry budget so far.", "upstream"
+)
+RETRY_BUDGET_HELD = _gauge("retry_budget_held_tasks", "Due tasks that a retry budget holds back.", "upstream")
+
+# --- schedules -------------------------------------------------------------------------------------------
+
+SCHEDULE_PAUSED = _gauge("schedule_paused", "1 while a person has paused the schedule, else 0.", "schedule")
+SCHEDULE_NEXT = _gauge(
+    "schedule_next_tick_timestamp_seconds", "The next tick of a schedule that is not paused.", "schedule"
+)
+SCHEDULE_LAST = _gauge(
+    "schedule_last_tick_timestamp_seconds",
+    "The last tick of a schedule that was decided: fired, queued, skipped or missed.",
+    "schedule",
+)
+
+# --- about this program ----------------------------------------------------------------------------------
+
+BUILD_INFO = _gauge("build_info", "1, with the version of Tidegate that answers.", "version")
+
+METRICS: tuple[Metric, ...] = (
+    TASKS_ENQUEUED,
+    TASKS_FINISHED,
+    RETRIES,
+    RUNS_RELEASED,
+    RUN_SECONDS,
+    WAIT_SECONDS,
+    CALLS_WITH_USAGE,
+    TOKENS,
+    QUEUE_TASKS,
+    QUEUE_RUNNABLE_TASKS,
+    QUEUE_BLOCKED_TASKS,
+    QUEUE_OLDEST_AGE,
+    QUEUE_DRAIN,
+    QUEUE_PAUSED,
+    WORKERS,
+    WORKER_SLOTS,
+    WORKER_SLOTS_BUSY,
+    WORKER_HEARTBEAT,
+    GATE_STATE,
+    LIMIT_CAPACITY,
+    LIMIT_IN_USE,
+    UPSTREAM_TASKS,
+    RETRY_BUDGET,
+    RETRY_BUDGET_USED,
+    RETRY_BUDGET_HELD,
+    SCHEDULE_PAUSED,
+    SCHEDULE_NEXT,
+    SCHEDULE_LAST,
+    BUILD_INFO,
+)
+"""In the order in which they are written."""

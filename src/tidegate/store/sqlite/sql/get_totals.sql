@@ -1,0 +1,37 @@
+-- get_totals: counters since the store was made. The totals, and what is not folded into them yet.
+
+-- name: counts
+SELECT
+    queue, function, upstream, sum(enqueued), sum(succeeded), sum(dead), sum(cancelled), sum(retried), sum(released),
+    sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens), sum(output_tokens)
+FROM (
+    SELECT
+        queue, function, upstream, enqueued, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds,
+        calls, input_tokens, output_tokens
+    FROM total
+    UNION ALL
+    SELECT
+        queue, function, upstream, enqueued, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds,
+        coalesce(calls, 0), coalesce(input_tokens, 0), coalesce(output_tokens, 0)
+    FROM tally
+)
+GROUP BY queue, function, upstream
+ORDER BY queue, function, upstream
+
+-- name: times
+-- Numbers of runs by kind and bucket of duration.
+SELECT queue, function, kind, bucket, sum(runs)
+FROM (
+    SELECT queue, function, kind, bucket, runs
+    FROM total_time
+    UNION ALL
+    SELECT queue, function, 'run', run_bucket, succeeded + dead + cancelled + retried + released
+    FROM tally
+    WHERE run_bucket IS NOT NULL
+    UNION ALL
+    SELECT queue, function, 'wait', wait_bucket, succeeded + dead + cancelled + retried + released
+    FROM tally
+    WHERE wait_bucket IS NOT NULL
+)
+GROUP BY queue, function, kind, bucket
+ORDER BY queue, function, kind, bucket
