@@ -35,10 +35,12 @@ from tidegate import (
     Progress,
     QueueStatus,
     RetryAfter,
+    ScheduleStatus,
     SchemaError,
     StoreUnavailableError,
     TaskNotFoundError,
     TaskStatus,
+    TickStatus,
     Tidegate,
     Timings,
     Upstream,
@@ -68,6 +70,27 @@ async def with_settings(number: int) -> list[int]:
 @app.task
 def plain(number: int) -> bytes:
     return b""
+
+
+@app.schedule("0 7 * * 1-5", timezone="Europe/Berlin", catch_up="one", overlap="skip", args=(1,))
+@app.schedule("every 30s", name="often", args={"number": 2}, not_later_than=timedelta(minutes=5), queue="q")
+@app.task
+async def scheduled(number: int) -> str:
+    return str(number)
+
+
+async def schedules(ctx: Context) -> None:
+    handle = await scheduled.enqueue(1)
+    assert_type(handle, Handle[str])
+    assert_type(await scheduled(1), str)
+    assert_type(ctx.scheduled_for, datetime | None)
+    assert_type(ctx.schedule, str)
+    assert_type(await app.admin.schedules.list(), list[ScheduleStatus])
+    added = await app.admin.schedules.add(plain, "@daily", name="x", args=(3,))
+    assert_type(added.last_tick, TickStatus | None)
+    assert_type(await app.admin.schedules.edit("x", "@hourly", overlap="allow"), ScheduleStatus)
+    assert_type((await app.admin.schedules.preview("x"))[0].local, datetime)
+    assert_type(app.admin.schedules.run_sync("x"), str)
 
 
 @app.task(timeout=5)

@@ -212,7 +212,7 @@ class Core(HookLists):
     def reference(self) -> str:
         """Return `module:attribute`, the name by which workers import the application, as far as known here.
 
-        It is looked for in the module that made the application. Without such an attribute, it is the module.
+        It is looked for in the module that made the application. Without such an attribute, it is `app`.
         """
         attributes = dict(vars(sys.modules.get(self._made_in, sys)))
         names = [
@@ -224,7 +224,7 @@ class Core(HookLists):
             module = module_name(self._made_in)
         except ConfigError:  # a program without a file
             module = self._made_in
-        return f"{module}:{names[0]}" if names else module
+        return f"{module}:{names[0]}" if names else f"{module}:app"
 
     def schedule_set(self) -> ScheduleSet:
         """Return the schedules that this application declares.
