@@ -25,13 +25,14 @@ from tidegate.codec import CODEC
 from tidegate.config import Config
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.readers import name_option, shown, wrong
-from tidegate.domain.spec import TaskSpec
+from tidegate.domain.spec import NO_LIMIT, TaskSpec
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError, UsageError
 from tidegate.hooks import HookLists, Hooks
 from tidegate.internals import core_of
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.operations.task_watcher import TaskWatcher
 from tidegate.schedule.declared import DeclaredSchedule, ScheduleSet, to_manifest
+from tidegate.store.common.final_hooks import encode_hook
 from tidegate.store.connect import open_store
 from tidegate.task import TaskFunction, defined_at
 from tidegate.task_settings import module_name
@@ -248,6 +249,9 @@ class Core(HookLists):
                     "rate_limit": None
                     if function.spec.rate_limit is None
                     else [function.spec.rate_limit.amount, function.spec.rate_limit.seconds],
+                    # for the function `enqueue` of PostgreSQL
+                    "deadline": function.spec.deadline if function.spec.deadline < NO_LIMIT else None,
+                    "on_final": encode_hook(function.spec.on_final),
                 }
                 for name, function in sorted(self.functions.items())
             },

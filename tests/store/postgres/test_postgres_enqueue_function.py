@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import time
@@ -15,7 +16,7 @@ from psycopg import errors
 
 from pgserver import Server
 from postgres_support import SCHEMA, fresh_database, migrated
-from tidegate import Priority, State, Tidegate
+from tidegate import FinalState, Priority, State, Tidegate
 from tidegate.internals import core_of
 from tidegate.store.postgres.roles import role, roles_sql
 from tidegate.store.protocol import Store
@@ -97,6 +98,31 @@ async def test_queue_priority_and_the_rest_are_the_functions_own_unless_given(
     assert row.due_at == pytest.approx(row.enqueued_at + 3600.0, abs=0.1)
     at = await row_of(store, enqueue(only_enqueues, "'shop:pack', '[1]', run_at => '2100-01-01 00:00+00'"))
     assert at.due_at == 4_102_444_800.0
+
+
+async def test_a_functions_deadline_and_final_hook_count_for_tasks_that_sql_enqueues(
+    app: Tidegate, store: Store, only_enqueues: psycopg.Connection[Any]
+) -> None:
+    heard: list[FinalState] = []
+
+    @app.task(name="shop:after")
+    async def after(state: FinalState) -> None:
+        heard.append(state)
+
+    @app.task(name="shop:slow", deadline="1h", on_final=after)
+    async def slow() -> None: ...
+
+    core = core_of(app)
+    await store.save_manifest("shop:app", core.manifest())
+    task_id = enqueue(only_enqueues, "'shop:slow'")
+    row = await row_of(store, task_id)
+    assert row.deadline_at == pytest.approx(row.enqueued_at + 3600.0, abs=0.1)
+    async with app.worker():
+        await core.task_watcher(store).final(task_id)
+        async with asyncio.timeout(20):
+            while not heard:
+                await store.wait_for_change(0.2)
+    assert heard[0].task_id == task_id
 
 
 async def test_ids_are_of_version_7_and_rise_with_time(only_enqueues: psycopg.Connection[Any]) -> None:

@@ -110,8 +110,12 @@ BEGIN
         NULL, NULL, /*schema*/new_id_1(), function, queue, priority_number,
         coalesce(declared ->> 'upstream', ''), tenant, 'json/1', payload,
         CASE WHEN key IS NOT NULL THEN sha256(convert_to(function, 'UTF8') || '\x00'::bytea || payload) ELSE '' END,
-        key, 604800, NULL, NULL, delay_seconds, run_at_seconds, NULL, NULL, NULL, nullif(labels, '{}'::jsonb), NULL, NULL
+        key, 604800, NULL, NULL, delay_seconds, run_at_seconds, (declared ->> 'deadline')::double precision, NULL, NULL,
+        nullif(labels, '{}'::jsonb), NULL, NULL
     ) AS e;
+    IF answer = 'stored' AND declared ->> 'on_final' IS NOT NULL THEN
+        UPDATE /*schema*/task AS t SET on_final = declared ->> 'on_final' WHERE t.id = holder;
+    END IF;
     IF answer = 'conflict' THEN
         RAISE EXCEPTION 'the key % belongs to task %, which has another function or other arguments', quote_literal(key), holder
             USING ERRCODE = 'unique_violation', HINT = 'Use another key, or the same function and arguments.';
