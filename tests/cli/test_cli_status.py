@@ -106,6 +106,13 @@ def test_a_late_heartbeat_is_marked_and_a_clock_set_back_shows_no_future_heartbe
     assert workspace.json("status")["workers"][0]["late_seconds"] is None
 
 
+def test_a_queue_whose_tasks_are_all_blocked_does_not_drain_in_0_seconds(workspace):
+    workspace.add()
+
+    (row,) = [line for line in workspace.run("status").stdout.splitlines() if line.startswith("default ")]
+    assert row.endswith("  blocked")
+
+
 def test_late_workers_are_counted_in_a_sentence(workspace, monkeypatch):
     monkeypatch.setattr(status, "late_seconds", lambda worker, at: 13.0)
     workspace.work(lambda task: None)

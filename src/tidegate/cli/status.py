@@ -111,7 +111,7 @@ def print_queues(queues: Sequence[QueueStats], now: float) -> None:
             *(getattr(stats, name) for name in _COUNTS),
             format_duration(None if stats.oldest_ready_at is None else max(0.0, now - stats.oldest_ready_at)),
             stats.done_last_minute,
-            estimate_drain(stats),
+            "blocked" if stats.blocked and not (stats.ready or stats.paced) else estimate_drain(stats),
         ]
         for stats in queues
     ]
