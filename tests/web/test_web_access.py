@@ -67,6 +67,7 @@ TABLE: dict[tuple[str, str], str] = {
     ("GET", "/api/v1/schedules/{name}/ticks"): "viewer operator admin, whole",
     ("GET", "/api/v1/workers"): "viewer operator admin, whole",
     ("GET", "/api/v1/audit"): "admin, whole",
+    ("GET", "/api/v1/autoscale/{pool}"): "viewer operator admin, whole",
     ("GET", "/metrics"): "viewer operator admin, whole",
     ("GET", "/api/v1/openapi.json"): "submitter viewer operator admin",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from tidegate.store.protocol import Store
 
 if TYPE_CHECKING:
     from tidegate.application.core import Core
+    from tidegate.worker.settings import Pool
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -38,6 +39,11 @@ class StoreLocation:
     def functions(self) -> Collection[str]:
         """Return the names of the functions that the application of `--app` declares."""
         return () if self.application is None else self.application.functions
+
+    @property
+    def pools(self) -> Sequence[Pool]:
+        """Return the pools of the application of `--app`, else the configured ones."""
+        return load_config().pools if self.application is None else self.application.pools
 
     @classmethod
     def from_options(cls, database: str | None, app: str | None) -> StoreLocation:

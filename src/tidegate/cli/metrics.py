@@ -29,5 +29,5 @@ async def _print(location: StoreLocation) -> None:
     from tidegate.monitor.reading import read_metrics
 
     async with opened_store(location) as store:
-        reading = await read_metrics(store)
+        reading = await read_metrics(store, location.pools)
     click.echo(expose(reading).body.decode(), nl=False)

@@ -119,6 +119,16 @@ WORKER_HEARTBEAT = _gauge(
     "pool",
 )
 
+POOL_DESIRED_WORKERS = _gauge(
+    "pool_desired_workers",
+    "How many workers the pool could use for its runnable work under the limits of its upstreams, without a"
+    " least and a most.",
+    "pool",
+)
+POOL_DESIRED_SLOTS = _gauge(
+    "pool_desired_slots", "How many slots the pool could use, before they are rounded to workers.", "pool"
+)
+
 # --- upstreams -------------------------------------------------------------------------------------------
 
 GATE_STATE = _gauge(
@@ -189,6 +199,8 @@ METRICS: tuple[Metric, ...] = (
     WORKER_SLOTS,
     WORKER_SLOTS_BUSY,
     WORKER_HEARTBEAT,
+    POOL_DESIRED_WORKERS,
+    POOL_DESIRED_SLOTS,
     GATE_STATE,
     LIMIT_CAPACITY,
     LIMIT_IN_USE,

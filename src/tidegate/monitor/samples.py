@@ -41,6 +41,9 @@ def samples_of(reading: Reading) -> Iterator[Sample]:
     yield from _workers(reading)
     yield from _upstreams(reading)
     yield from _schedules(reading)
+    for pool, decision in reading.scaling.items():
+        yield Sample(catalogue.POOL_DESIRED_WORKERS, (pool,), decision.workers)
+        yield Sample(catalogue.POOL_DESIRED_SLOTS, (pool,), decision.slots)
     yield Sample(catalogue.BUILD_INFO, (__version__,), 1)
 
 

@@ -32,6 +32,7 @@ from tidegate.web.protected_routes import (
     require_protected,
 )
 from tidegate.web.routes import (
+    autoscale,
     browser_module,
     controls,
     dead_letters,
@@ -85,6 +86,7 @@ def create_app(
         controls,
         schedules,
         metrics,
+        autoscale,
         health,
         browser_module,
     )

@@ -25,6 +25,7 @@ from tidegate.store.common import (
     statistics,
     stats,
     totals,
+    work_counts,
     workers,
 )
 from tidegate.store.common.session import Session
@@ -196,6 +197,7 @@ class CommonStore(Store):
     get_statistics = read(statistics.get_statistics, snapshot=True)
     get_tenant_statistics = read(statistics.get_tenant_statistics, snapshot=True)
     get_totals = read(totals.get_totals, snapshot=True)
+    get_work = read(work_counts.get_work, snapshot=True)
 
     # --- counts and manifests ---
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from tidegate.domain.spec import Priority
 from tidegate.policy.backlog import UnservedReason
+from tidegate.policy.work import Work
 from tidegate.store.history_rows import (
     DeathCountRow,
     FailureGroupRow,
@@ -189,6 +190,9 @@ class Statistics(Protocol):
 
         No counter ever falls: redrives, purges and the retention of the history change nothing.
         """
+
+    async def get_work(self) -> Work:
+        """Return the tasks that workers run or could run, with the gates and pauses that they meet."""
 
     async def get_queue_stats(self, unserved: UnservedReason | None = None) -> list[QueueStats]:
         """Return each queue that has a task, finished one in the last ten minutes or is paused, by name.

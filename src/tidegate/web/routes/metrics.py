@@ -24,6 +24,6 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     )
     async def metrics(request: Request) -> Response:
         """Return the metrics of the whole installation in Prometheus' text format."""
-        reading = await read_metrics(await context.store())
+        reading = await read_metrics(await context.store(), context.core.pools)
         body, content_type = expose(reading, request.headers.get("accept", ""))
         return Response(body, 200, NO_STORE | {"Content-Type": content_type})
