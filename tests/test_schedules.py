@@ -56,7 +56,7 @@ def test_a_schedule_stores_the_task_that_the_function_would_enqueue(app: Tidegat
     assert "Ada" in schedule.task.args
 
 
-def test_with_all_the_missed_ticks_run_one_after_the_other_unless_told(app: Tidegate) -> None:
+def test_with_all_the_missed_ticks_run_one_after_the_other_by_default(app: Tidegate) -> None:
     declare(app, "@hourly", catch_up="all")
 
     assert core_of(app).schedules["greet"].rule.overlap is Overlap.QUEUE

@@ -65,6 +65,15 @@ def test_a_schedule_is_paused_resumed_run_and_removed(workspace: Workspace) -> N
     assert "the next tick is at" in workspace.run("schedules", "resume", "eu").stderr
     workspace.run("schedules", "rm", "eu")
     assert "TG112" in workspace.run("schedules", "show", "eu", code=3).stderr
+    entries = workspace.ask(lambda store: store.list_audit_entries())
+    assert [entry.action.removeprefix("schedule ") for entry in reversed(entries)] == [
+        "added",
+        "paused",
+        "run",
+        "resumed",
+        "removed",
+    ]
+    assert {(entry.target, entry.actor.endswith("(command line)")) for entry in entries} == {("eu", True)}
 
 
 def test_a_preview_shows_utc_the_local_time_and_changes_of_the_clocks(workspace: Workspace) -> None:

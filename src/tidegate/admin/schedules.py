@@ -20,6 +20,7 @@ from tidegate.admin.source import AdminSource
 from tidegate.application.task_schedule import ScheduleSettings, changed_task_fields, read_schedule
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.readers import instant_option, require_names, whole_option, wrong
+from tidegate.operations.pauses import current_user
 from tidegate.operations.schedules import (
     MOST_PREVIEWED,
     add_schedule,
@@ -36,6 +37,10 @@ from tidegate.task import TaskFunction
 from tidegate.threads.bridge import run_sync
 
 _PAGE = 200
+
+
+def _by() -> str:
+    return current_user("app.admin")
 
 
 class ScheduleAdmin:
@@ -159,7 +164,7 @@ class ScheduleAdmin:
         schedule = read_schedule(declared, when, settings)
         store = await self._source.opened_store()
         task = scheduled_task(schedule.prepare())
-        return schedule_status(await add_schedule(store, schedule.name, schedule.rule, task))
+        return schedule_status(await add_schedule(store, schedule.name, schedule.rule, task, by=_by()))
 
     def add_sync(
         self,
@@ -200,7 +205,12 @@ class ScheduleAdmin:
         function = self._source.function(row.task.function) if "args" in given else None
         return schedule_status(
             await edit_schedule(
-                store, schedule, when=when, settings=given, task_fields=changed_task_fields(function, given)
+                store,
+                schedule,
+                when=when,
+                settings=given,
+                task_fields=changed_task_fields(function, given),
+                by=_by(),
             )
         )
 
@@ -217,7 +227,7 @@ class ScheduleAdmin:
             UnknownScheduleError: There is none of that name.
             NotAcceptedError: An application declares it.
         """
-        await remove_schedule(await self._source.opened_store(), name)
+        await remove_schedule(await self._source.opened_store(), name, by=_by())
 
     def remove_sync(self, name: str) -> None:
         """Same as `remove`, from sync code."""
@@ -229,7 +239,7 @@ class ScheduleAdmin:
         Raises:
             UnknownScheduleError: There is none of that name.
         """
-        return schedule_status(await pause_schedule(await self._source.opened_store(), name))
+        return schedule_status(await pause_schedule(await self._source.opened_store(), name, by=_by()))
 
     def pause_sync(self, name: str) -> ScheduleStatus:
         """Same as `pause`, from sync code."""
@@ -241,7 +251,7 @@ class ScheduleAdmin:
         Raises:
             UnknownScheduleError: There is none of that name.
         """
-        return schedule_status(await resume_schedule(await self._source.opened_store(), name))
+        return schedule_status(await resume_schedule(await self._source.opened_store(), name, by=_by()))
 
     def resume_sync(self, name: str) -> ScheduleStatus:
         """Same as `resume`, from sync code."""
@@ -255,7 +265,7 @@ class ScheduleAdmin:
         Raises:
             UnknownScheduleError: There is none of that name.
         """
-        task = await run_schedule(await self._source.opened_store(), name, self._make_id)
+        task = await run_schedule(await self._source.opened_store(), name, self._make_id, by=_by())
         return task.id
 
     def run_sync(self, name: str) -> str:

@@ -25,6 +25,7 @@ from tidegate.cli.schedule_rendering import (
 )
 from tidegate.cli.values import as_labels, as_named_value, as_priority, json_or_text
 from tidegate.domain.ids import IdMaker
+from tidegate.operations.pauses import current_user
 from tidegate.operations.schedules import (
     MOST_PREVIEWED,
     add_schedule,
@@ -218,7 +219,7 @@ def add_command(
 
     async def add() -> ScheduleRow:
         async with opened_store(location, make=True) as store:
-            return await add_schedule(store, wanted, rule, task)
+            return await add_schedule(store, wanted, rule, task, by=_by())
 
     _report(run(add()), "added", as_json)
 
@@ -257,7 +258,7 @@ def edit_command(
                 function = (location.application or load_app(None)).function(row.task.function)
                 given["args"] = _load(function.signature, (), by_name)[1]
             fields = changed_task_fields(function, given)
-            return await edit_schedule(store, name, when=when, settings=given, task_fields=fields)
+            return await edit_schedule(store, name, when=when, settings=given, task_fields=fields, by=_by())
 
     _report(run(edit()), "changed", as_json)
 
@@ -290,7 +291,7 @@ def resume_command(name: str, location: StoreLocation, as_json: bool) -> None:
 
 async def _change(location: StoreLocation, name: str, change: Any) -> ScheduleRow:
     async with opened_store(location) as store:
-        row: ScheduleRow = await change(store, name)
+        row: ScheduleRow = await change(store, name, by=_by())
         return row
 
 
@@ -304,7 +305,7 @@ def run_command(name: str, location: StoreLocation, as_json: bool) -> None:
 
     async def enqueue() -> str:
         async with opened_store(location) as store:
-            return (await run_schedule(store, name, make_id)).id
+            return (await run_schedule(store, name, make_id, by=_by())).id
 
     task_id = run(enqueue())
     print_json({"name": name, "task_id": task_id}) if as_json else click.echo(task_id)
@@ -318,7 +319,7 @@ def remove_command(name: str, location: StoreLocation, as_json: bool) -> None:
     """Delete a schedule that a person added. Its tasks and the record of its ticks stay."""
 
     async def remove(store: Store) -> None:
-        await remove_schedule(store, name)
+        await remove_schedule(store, name, by=_by())
 
     run(_with_store(location, remove))
     print_json({"name": name, "removed": True}) if as_json else print_message(f"{name}: removed")
@@ -327,6 +328,10 @@ def remove_command(name: str, location: StoreLocation, as_json: bool) -> None:
 async def _with_store(location: StoreLocation, work: Callable[[Store], Any]) -> None:
     async with opened_store(location) as store:
         await work(store)
+
+
+def _by() -> str:
+    return current_user("command line")
 
 
 def _report(row: ScheduleRow, done: str, as_json: bool) -> None:

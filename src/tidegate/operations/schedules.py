@@ -9,6 +9,7 @@ from typing import Any
 from tidegate.domain.readers import shown
 from tidegate.domain.schedule import Overlap, ScheduledTask, ScheduleRule
 from tidegate.errors import NotAcceptedError, UnknownScheduleError
+from tidegate.operations.pauses import record
 from tidegate.policy.ticks import PreviewedTick, next_tick, preview
 from tidegate.schedule.options import changed_rule
 from tidegate.schedule.scheduled_tasks import new_task
@@ -32,7 +33,9 @@ async def find_schedule(store: Store, name: str) -> ScheduleRow:
     return row
 
 
-async def add_schedule(store: Store, name: str, rule: ScheduleRule, task: ScheduledTask) -> ScheduleRow:
+async def add_schedule(
+    store: Store, name: str, rule: ScheduleRule, task: ScheduledTask, *, by: str = ""
+) -> ScheduleRow:
     """Store a person's schedule. Its first tick is the next one from now. Adding an equal one again is fine.
 
     Raises:
@@ -40,11 +43,18 @@ async def add_schedule(store: Store, name: str, rule: ScheduleRule, task: Schedu
     """
     added = NewSchedule(name, rule, task, next_tick(rule, await store.now()))
     await _require(store, name, await store.add_schedule(added))
+    await _record(store, by, "schedule added", name)
     return await find_schedule(store, name)
 
 
 async def edit_schedule(
-    store: Store, name: str, *, when: str | None, settings: Mapping[str, Any], task_fields: Mapping[str, Any]
+    store: Store,
+    name: str,
+    *,
+    when: str | None,
+    settings: Mapping[str, Any],
+    task_fields: Mapping[str, Any],
+    by: str = "",
 ) -> ScheduleRow:
     """Change a person's schedule. No tick fires because of it.
 
@@ -54,6 +64,7 @@ async def edit_schedule(
         when: Other moments; None: the present ones.
         settings: Settings of the rule to change.
         task_fields: Fields of `ScheduledTask` to change.
+        by: Who changes it, for the audit log; empty if the caller records it.
 
     Raises:
         UnknownScheduleError: There is none of that name.
@@ -66,10 +77,11 @@ async def edit_schedule(
     rule = changed_rule(row.rule, when, settings)
     edited = NewSchedule(name, rule, replace(row.task, **task_fields), next_tick(rule, await store.now()))
     await _require(store, name, await store.edit_schedule(edited))
+    await _record(store, by, "schedule changed", name)
     return await find_schedule(store, name)
 
 
-async def remove_schedule(store: Store, name: str) -> None:
+async def remove_schedule(store: Store, name: str, *, by: str = "") -> None:
     """Delete a person's schedule; its tasks and the record of its ticks stay.
 
     Raises:
@@ -77,19 +89,21 @@ async def remove_schedule(store: Store, name: str) -> None:
         NotAcceptedError: An application declares it.
     """
     await _require(store, name, await store.remove_schedule(name))
+    await _record(store, by, "schedule removed", name)
 
 
-async def pause_schedule(store: Store, name: str) -> ScheduleRow:
+async def pause_schedule(store: Store, name: str, *, by: str = "") -> ScheduleRow:
     """Let a schedule tick no more until it is resumed.
 
     Raises:
         UnknownScheduleError: There is none of that name.
     """
     await _require(store, name, await store.pause_schedule(name))
+    await _record(store, by, "schedule paused", name)
     return await find_schedule(store, name)
 
 
-async def resume_schedule(store: Store, name: str) -> ScheduleRow:
+async def resume_schedule(store: Store, name: str, *, by: str = "") -> ScheduleRow:
     """Let a paused schedule tick again, from its next regular tick on.
 
     Raises:
@@ -98,10 +112,11 @@ async def resume_schedule(store: Store, name: str) -> ScheduleRow:
     row = await find_schedule(store, name)
     next_at = next_tick(row.rule, await store.now())
     await _require(store, name, await store.resume_schedule(name, next_at))
+    await _record(store, by, "schedule resumed", name)
     return await find_schedule(store, name)
 
 
-async def run_schedule(store: Store, name: str, make_id: Callable[[], str]) -> NewTask:
+async def run_schedule(store: Store, name: str, make_id: Callable[[], str], *, by: str = "") -> NewTask:
     """Enqueue the task of a schedule now; return it. The next tick stays as it is.
 
     Raises:
@@ -111,6 +126,7 @@ async def run_schedule(store: Store, name: str, make_id: Callable[[], str]) -> N
     task = new_task(name, row.task, task_id=make_id(), scheduled_for=await store.now())
     counts = row.rule.overlap is not Overlap.ALLOW
     await _require(store, name, await store.run_schedule(name, task, counts=counts))
+    await _record(store, by, "schedule run", name, task.id)
     return task
 
 
@@ -122,6 +138,12 @@ async def preview_schedule(store: Store, name: str, count: int) -> list[Previewe
     """
     row = await find_schedule(store, name)
     return preview(row.rule, await store.now(), min(count, MOST_PREVIEWED))
+
+
+async def _record(store: Store, by: str, action: str, name: str, answer: str = "done") -> None:
+    """Write a change to the audit log, unless the caller does."""
+    if by:
+        await record(store, by, action, name, answer)
 
 
 async def _require(store: Store, name: str, answer: ScheduleAnswer) -> None:
