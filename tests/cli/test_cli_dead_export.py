@@ -184,6 +184,17 @@ def test_the_whole_file_reads_like_a_test_that_a_person_wrote(shop: Shop) -> Non
 SPENT = Failure(Verdict.UNKNOWN, Reason.UNKNOWN, "spent", "KeyError")
 
 
+def test_a_task_of_a_schedule_is_written_with_the_moment_of_its_tick(shop: Shop) -> None:
+    labels = {"tidegate.schedule": "nightly", "tidegate.scheduled_for": "2026-03-29T01:00:00Z"}
+    task_id = store_dead(shop, "refuse", '{"k": {"text": "no"}}', SPENT, labels=labels)
+
+    source = shop.export(task_id)
+
+    assert "enqueue_stored(" in source
+    assert '"tidegate.scheduled_for": "2026-03-29T01:00:00Z"' in source
+    assert "OptionError" not in shop.run_test(source)
+
+
 def test_secrets_in_the_arguments_are_replaced_and_named(shop: Shop) -> None:
     args = '{"k": {"text": "use sk-proj-abcdefghijklmnopqrstuvwx1234 for it"}}'
     task_id = store_dead(shop, "refuse", args, SPENT)

@@ -19,6 +19,7 @@ from tidegate.calls.upstream import Upstream
 from tidegate.codec.source import SourceText, SourceWriter, UnwritableError
 from tidegate.domain.failure import Reason
 from tidegate.domain.moments import to_datetime
+from tidegate.domain.schedule import LABEL_PREFIX
 from tidegate.domain.text import format_duration
 from tidegate.errors import ArgumentsError, NotAcceptedError, UnknownFunctionError
 from tidegate.internals import core_of, is_application
@@ -179,7 +180,8 @@ class _Writer:
         options = self._options()
         arguments = self._arguments
         place = _place_of_function(self._function, self._task.row.function)
-        if arguments is not None and place is not None:
+        is_scheduled = any(label.startswith(LABEL_PREFIX) for label in self._task.row.labels)
+        if arguments is not None and place is not None and not is_scheduled:
             function = self._source.use(*place)
             before = self._source.call(f"{function}.using", [], options)
             try:

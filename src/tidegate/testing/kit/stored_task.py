@@ -9,6 +9,7 @@ import msgspec
 
 from tidegate.app import Tidegate
 from tidegate.codec import CODEC
+from tidegate.domain.schedule import LABEL_PREFIX
 from tidegate.handle import Handle
 from tidegate.internals import core_of
 from tidegate.options import read_options
@@ -38,7 +39,7 @@ def enqueue_stored(
         max_attempts: As in `using`.
         timeout: As in `using`, in seconds.
         tenant: As in `using`.
-        labels: As in `using`.
+        labels: As in `using`; also those that a schedule gave the task, so that `ctx.scheduled_for` has them.
 
     Raises:
         UnknownFunctionError: The application does not declare the function.
@@ -46,7 +47,11 @@ def enqueue_stored(
     """
     core = core_of(app)
     declared = core.function(function)
-    options = {"max_attempts": max_attempts, "timeout": timeout, "tenant": tenant, "labels": labels}
+    own = {name: text for name, text in (labels or {}).items() if not name.startswith(LABEL_PREFIX)}
+    options = {"max_attempts": max_attempts, "timeout": timeout, "tenant": tenant, "labels": own or None}
+    fields = read_options(options)
+    if labels:
+        fields["labels"] = {**fields.get("labels", {}), **labels}
     task = NewTask(
         id=core.next_id(),
         function=declared.spec.name,
@@ -55,7 +60,7 @@ def enqueue_stored(
         args=msgspec.json.encode(payload),
         codec_tag=CODEC,
         upstream=declared.spec.upstream,
-        **read_options(options),
+        **fields,
     )
     answer = run_sync(core.enqueue_prepared(task))
     return Handle(answer.task_id, core, declared.signature.load_result, created=answer.created)
