@@ -103,11 +103,11 @@ async def test_queue_priority_and_the_rest_are_the_functions_own_unless_given(
 async def test_a_functions_deadline_and_final_hook_count_for_tasks_that_sql_enqueues(
     app: Tidegate, store: Store, only_enqueues: psycopg.Connection[Any]
 ) -> None:
-    heard: list[FinalState] = []
+    received: list[FinalState] = []
 
     @app.task(name="shop:after")
     async def after(state: FinalState) -> None:
-        heard.append(state)
+        received.append(state)
 
     @app.task(name="shop:slow", deadline="1h", on_final=after)
     async def slow() -> None: ...
@@ -120,9 +120,9 @@ async def test_a_functions_deadline_and_final_hook_count_for_tasks_that_sql_enqu
     async with app.worker():
         await core.task_watcher(store).final(task_id)
         async with asyncio.timeout(20):
-            while not heard:
+            while not received:
                 await store.wait_for_change(0.2)
-    assert heard[0].task_id == task_id
+    assert received[0].task_id == task_id
 
 
 async def test_ids_are_of_version_7_and_rise_with_time(only_enqueues: psycopg.Connection[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Final hooks: one task is enqueued for each final state, in its transaction, whoever writes the state."""
+"""Final hooks: one task is enqueued for each final state, in its transaction, whichever process writes the state."""
 
 from __future__ import annotations
 
