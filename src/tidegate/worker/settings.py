@@ -186,7 +186,7 @@ class Timings:
     reap: float
     """Time between checks for workers whose lease ran out."""
     promote: float
-    """Time between checks for due tasks."""
+    """Time between checks for due tasks and for due ticks of schedules."""
     promote_batch: int
     """Due tasks made ready in one transaction."""
     stop_grace: float

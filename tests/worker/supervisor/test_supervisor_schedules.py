@@ -54,7 +54,8 @@ def rows(folder: Path, sql: str) -> list[tuple[object, ...]]:
     if not path.exists():
         return []
     with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
-        return list(db.execute(sql))
+        has_tables = next(db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'schedule'"))[0]
+        return list(db.execute(sql)) if has_tables else []
 
 
 async def test_a_worker_fires_the_schedules_of_its_application(folder: Path) -> None:
@@ -94,3 +95,46 @@ async def test_a_reload_of_the_code_replaces_its_schedules(folder: Path) -> None
             within=20.0,
         )
         assert rows(folder, "SELECT max(generation) FROM schedule_set") == [(2,)]
+
+
+ROLLING = """
+import os
+
+from tidegate import Tidegate
+
+app = Tidegate()
+
+
+@app.task
+async def report() -> None: ...
+
+
+if os.environ["RELEASE"] == "old":
+    app.schedule("@daily", name="report")(report)
+    app.schedule("@daily", name="gone")(report)
+else:
+    app.schedule("@hourly", name="report")(report)
+"""
+
+
+async def test_an_old_worker_that_restarts_during_a_rolling_deploy_changes_no_schedule(folder: Path) -> None:
+    (folder / "scheduled.py").write_text(ROLLING)
+
+    def stored() -> list[tuple[object, ...]]:
+        return rows(
+            folder, "SELECT name, json_extract(rule, '$.cron') FROM schedule WHERE removed_at IS NULL"
+        )
+
+    def live() -> int:
+        return len(rows(folder, "SELECT 1 FROM worker WHERE retired_at IS NULL"))
+
+    with service(folder, "worker", "scheduled:app", RELEASE="old"):
+        await came(lambda: live() == 1, "the old worker is registered", within=20.0)
+        assert sorted(stored()) == [("gone", "0 0 * * *"), ("report", "0 0 * * *")]
+        with service(folder, "worker", "scheduled:app", RELEASE="new"):
+            await came(lambda: live() == 2, "the new worker is registered", within=20.0)
+            assert stored() == [("report", "0 * * * *")]
+            with service(folder, "worker", "scheduled:app", RELEASE="old") as restarted:
+                await came(lambda: live() == 3, "the old worker has restarted", within=20.0)
+                assert stored() == [("report", "0 * * * *")]
+                assert "stay those of a newer version" in restarted.log()
