@@ -128,7 +128,7 @@ def _accepts(signature: inspect.Signature, count: int) -> bool:
 
 
 def _unique_seconds(option: str, value: str) -> float | None:
-    """Return how long equal tasks are refused; None for until the final state."""
+    """Return how long equal tasks are refused; None: until the final state."""
     if value == "until_final":
         return None
     try:

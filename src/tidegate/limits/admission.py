@@ -271,8 +271,8 @@ def take_call_slot(
         max_wait_seconds: How long the caller can wait.
         now: The current time by the store's clock.
         in_flight: The number of runs and calls in flight; 0 if the call's own run is already counted for it.
-        on_last_attempt: Whether a failure would cost the caller's task its last attempt. Such a call probes
-            a gate as rarely as such a run does.
+        on_last_attempt: Whether a failure would cost the caller's task its last attempt. Like a run on its
+        last attempt, such a call probes a gate only if a probe has been due for long.
     """
     max_in_flight = row.limits.max_in_flight
     gate = gates.gate_at(row.gate, row.limits, now)

@@ -76,7 +76,7 @@ def embed(text: str, dimensions: int) -> tuple[float, ...]:
         place = zlib.crc32(word.encode())
         vector[place % dimensions] += 1.0 if place & 0x8000_0000 else -1.0
     norm = math.hypot(*vector)
-    # Words of opposite sign can fall on the same place and leave nothing.
+    # Words with opposite signs can share a place and cancel each other out.
     return tuple(value / norm for value in vector) if norm else (1.0, *vector[1:])
 
 
