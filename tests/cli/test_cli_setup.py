@@ -18,7 +18,7 @@ from tidegate.worker.settings import Pool, Timings
 @pytest.fixture
 def calls(monkeypatch):
     """Record what the worker would be started with."""
-    from tidegate.worker.supervisor import supervisor
+    from tidegate.worker.supervisor import run
 
     calls = []
 
@@ -26,7 +26,7 @@ def calls(monkeypatch):
         calls.append((application, options, dict(os.environ)))
         return 7
 
-    monkeypatch.setattr(supervisor, "run_worker", run_worker)
+    monkeypatch.setattr(run, "run_worker", run_worker)
     return calls
 
 

@@ -21,7 +21,7 @@ def command(app: str | None, database: str | None) -> int:
 
     Sets TIDEGATE_ENV to "development" unless it is set already.
     """
-    from tidegate.worker.supervisor.supervisor import run_worker
+    from tidegate.worker.supervisor.run import run_worker
 
     os.environ.setdefault("TIDEGATE_ENV", _ENVIRONMENT)
     return run_worker(

@@ -69,7 +69,7 @@ def command(
     `tidegate worker health` checks whether the worker is alive and ready. `tidegate worker quiet NAME` lets
     it claim no more tasks, and `tidegate worker resume NAME` lets it claim again.
     """
-    from tidegate.worker.supervisor.supervisor import run_worker
+    from tidegate.worker.supervisor.run import run_worker
 
     config = load_config()
     return run_worker(

@@ -29,7 +29,6 @@ from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
 from tidegate.worker.engine.heartbeat import Heartbeat
 from tidegate.worker.engine.pool_main import EXIT_CONFIG
-from tidegate.worker.logs import set_up_logging
 from tidegate.worker.maintenance.loop import MaintenanceLoop
 from tidegate.worker.opening import open_with_retries
 from tidegate.worker.settings import Pool, Timings, drain_grace
@@ -57,49 +56,6 @@ _RELEASE_GRACE_FACTOR = 4
 to stop its functions, to write their outcomes, and to close a store that does not answer."""
 EXIT_KILLED = 1
 """Exit code if a process had to be killed because it did not end in time."""
-
-
-def run_worker(
-    application: str,
-    *,
-    pools: Sequence[Pool] | None = None,
-    timings: Timings | None = None,
-    database_url: str | None = None,
-    name: str | None = None,
-    reload: bool = False,
-    maintenance: bool = True,
-) -> int:
-    """Run the workers of an application until SIGTERM or SIGINT; return the exit code.
-
-    Args:
-        application: `module:attribute`.
-        pools: None: the application's own.
-        timings: None: the application's own.
-        database_url: None: the application's own.
-        name: Shown to people; the host's name unless given. Not an identity.
-        reload: Restart the pool processes when a source file under the current directory changes.
-        maintenance: False leaves maintenance to other processes.
-
-    Raises:
-        ConfigError: The application cannot be loaded.
-        StoreError: The store cannot be opened.
-    """
-    signals.reset_inherited_signals()
-    set_up_logging(application)
-
-    async def supervise() -> int:
-        supervisor = Supervisor(
-            application,
-            pools=pools,
-            timings=timings,
-            database_url=database_url,
-            name=name or socket.gethostname(),
-            reload=reload,
-            maintenance=maintenance,
-        )
-        return await supervisor.run()
-
-    return asyncio.run(supervise())
 
 
 class Supervisor:
