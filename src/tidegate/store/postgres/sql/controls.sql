@@ -77,7 +77,7 @@ WHERE reported_at < /*schema*/moment($1) - $2
     AND reporter NOT IN (SELECT id FROM /*schema*/worker)
 
 -- name: forget_processes
--- Settings that people wanted for a single process that is gone. The id of a process has 36 characters.
+-- Settings that people wanted for a single process that is gone. The id of a process is a UUID as text.
 -- 1 at, 2 seconds since the change
 DELETE FROM /*schema*/control
 WHERE changed_at < /*schema*/moment($1) - $2
