@@ -172,6 +172,25 @@ async def test_old_counters_are_those_of_hours_then_of_days(build: Build, clock:
     assert await build.store.get_statistics(HistoryRange(0.0, clock.now), step_minutes=1440) == []
 
 
+async def test_times_are_kept_by_the_minute_for_six_hours_and_counts_for_two_days(
+    build: Build, clock: SettableClock
+) -> None:
+    for _ in range(3):
+        task = await build.run(queue="main")
+        await build.done(succeeded(task.fence))
+        clock.advance(MINUTE)
+    clock.advance(8 * HOUR)
+    await build.store.compact_history()
+    rows = await build.store.get_statistics(EVER, step_minutes=1)
+    assert [(row.at - START, row.counts.succeeded, row.run_times) for row in rows] == [
+        (0, 1, {0: 3}),
+        (60, 1, {}),
+        (120, 1, {}),
+    ]
+    hour = await one(build.store, HistoryRange(START + 2 * MINUTE, clock.now), step=60)
+    assert (hour.counts.succeeded, hour.run_times) == (1, {0: 3})
+
+
 async def test_tenants_are_counted_by_the_hour(build: Build, clock: SettableClock) -> None:
     await build.enqueue(2, queue="main", tenant="acme")
     task = await build.run(tenant="other")

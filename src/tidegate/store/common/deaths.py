@@ -18,6 +18,8 @@ from tidegate.store.history_rows import DeathCountRow, FailureGroupRow, HistoryR
 MINUTE_SPAN, HOUR_SPAN, DAY_SPAN = 1, 60, 1440
 MINUTES_KEPT = 2 * DAY_SPAN
 """Age in minutes from which history is kept by the hour."""
+TIMES_KEPT = 6 * HOUR_SPAN
+"""The same for run and wait times, which have several rows for each row of counts."""
 HOURS_KEPT = 35 * DAY_SPAN
 """Age in minutes from which it is kept by the day."""
 DAYS_KEPT = 400 * DAY_SPAN
@@ -33,6 +35,7 @@ class CompactionStep(NamedTuple):
     """Minutes after which this is done."""
 
 
+TIMES_STEP = CompactionStep(MINUTE_SPAN, HOUR_SPAN, TIMES_KEPT)
 HOUR_STEP = CompactionStep(MINUTE_SPAN, HOUR_SPAN, MINUTES_KEPT)
 DAY_STEP = CompactionStep(HOUR_SPAN, DAY_SPAN, HOURS_KEPT)
 STEPS = (CompactionStep(0, MINUTE_SPAN, 2), HOUR_STEP, DAY_STEP)

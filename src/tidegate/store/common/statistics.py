@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidegate.store.common.deaths import DAY_STEP, HOUR_STEP, compaction_limit, minutes_of
+from tidegate.store.common.deaths import DAY_STEP, HOUR_STEP, TIMES_STEP, compaction_limit, minutes_of
 from tidegate.store.common.session import Session
 from tidegate.store.history_rows import Counts, HistoryRange, StatisticsRow, TenantStatisticsRow
 
@@ -15,13 +15,15 @@ _TimesByChannel = dict[tuple[Any, ...], dict[str, dict[int, int]]]
 async def get_statistics(db: Session, which: HistoryRange, *, step_minutes: int) -> list[StatisticsRow]:
     """Return the counters by period, queue, function and upstream, oldest first."""
     sql = db.sql("get_statistics")
-    first, end = _minutes(which, await db.now())
-    parameters = (first, end, step_minutes, which.queue, which.function, which.upstream)
+    now = await db.now()
+    first, end = _minutes(which, now)
+    chosen = (end, step_minutes, which.queue, which.function, which.upstream)
     times: _TimesByChannel = {}
-    for *channel, kind, bucket, runs in await db.rows(sql["times"], *parameters):
+    first_time = first - first % 60 if first < compaction_limit(now, TIMES_STEP) else first
+    for *channel, kind, bucket, runs in await db.rows(sql["times"], first_time, *chosen):
         times.setdefault(tuple(channel), {}).setdefault(kind, {})[bucket] = int(runs)
     rows = []
-    for minute, queue, function, upstream, *counts in await db.rows(sql["counts"], *parameters):
+    for minute, queue, function, upstream, *counts in await db.rows(sql["counts"], first, *chosen):
         mine = times.get((minute, queue, function, upstream), {})
         rows.append(
             StatisticsRow(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from tidegate.store.common.deaths import DAY_STEP, HOUR_STEP, STEPS, CompactionStep, compaction_limit
+from tidegate.store.common.deaths import (
+    DAY_STEP,
+    HOUR_STEP,
+    STEPS,
+    TIMES_STEP,
+    CompactionStep,
+    compaction_limit,
+)
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
@@ -13,7 +20,8 @@ _DEATHS = load("deaths")
 _SQL = load("compact_history")
 
 _ROLLUP = (
-    (HOUR_STEP, ("minutes", "time_minutes")),
+    (TIMES_STEP, ("time_minutes",)),
+    (HOUR_STEP, ("minutes",)),
     (DAY_STEP, ("hours", "time_hours", "tenant_hours")),
 )
 """The statements of each step. Tenants are counted by the hour from the start."""

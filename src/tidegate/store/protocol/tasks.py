@@ -173,8 +173,8 @@ class Statistics(Protocol):
 
         Args:
             which: When, and which.
-            step_minutes: Length of a period: 1, 60 or 1,440. Counters older than two days are those of an
-                hour, and older than 35 days those of a day.
+            step_minutes: Length of a period: 1, 60 or 1,440. Counters older than two days, and times older
+                than six hours, are those of an hour, and older than 35 days those of a day.
         """
 
     async def get_tenant_statistics(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import apsw
 
-from tidegate.store.common.deaths import DAY_STEP, HOUR_STEP, STEPS, CompactionStep, compaction_limit
+from tidegate.store.common.deaths import (
+    DAY_STEP,
+    HOUR_STEP,
+    STEPS,
+    TIMES_STEP,
+    CompactionStep,
+    compaction_limit,
+)
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 
@@ -16,7 +23,8 @@ _FOLD_ROWS = 5_000
 
 _FOLD = ("fold", "fold_times", "fold_tenants", "fold_totals", "fold_total_times", "drop_folded")
 _ROLLUP = (
-    (HOUR_STEP, "next_minute", ("sum_period", "drop_period", "sum_times", "drop_times")),
+    (TIMES_STEP, "next_time_minute", ("sum_times", "drop_times")),
+    (HOUR_STEP, "next_minute", ("sum_period", "drop_period")),
     (
         DAY_STEP,
         "next_hour",

@@ -176,6 +176,14 @@ FROM rollup
 WHERE minute % 60 <> 0
     AND minute < ?1
 
+-- name: next_time_minute
+-- The earliest minute of run and wait times that is not the first of an hour.
+-- 1 minute before which they may be summed
+SELECT min(minute)
+FROM rollup_time
+WHERE minute % 60 <> 0
+    AND minute < ?1
+
 -- name: next_hour
 -- 1 minute before which they may be summed
 SELECT min(minute)
