@@ -20,7 +20,9 @@ from tidegate.domain.spec import NO_LIMIT, Priority
 from tidegate.domain.states import State
 from tidegate.domain.usage import UsageTotals
 from tidegate.errors import ConfigError, NotAcceptedError, SchemaError
+from tidegate.limits.pauses import PauseKind
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
+from tidegate.store.controls import ControlKind
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ProgressUpdate, TaskFilter
 from tidegate.store.streams import NewChunk
@@ -290,6 +292,17 @@ async def test_limits_gates_and_declarations_move_where_the_target_has_none(movi
     opened = await moving.new.list_gates()
     await moving.all()
     assert await moving.new.list_gates() == opened
+
+
+async def test_pauses_and_what_is_wanted_of_workers_move(moving: Move) -> None:
+    await moving.old.pause(PauseKind.QUEUE, "batch", by="ada", why="bad prompt")
+    await moving.old.set_control(ControlKind.CONCURRENCY, "gpu", 2, by="ada", why="")
+    await moving.old.set_control(ControlKind.RELOAD, "*", None, by="ada", why="")
+    await moving.all()
+    assert await moving.new.list_pauses() == await moving.old.list_pauses()
+    assert [(row.kind, row.value) for row in await moving.new.list_controls()] == [
+        (ControlKind.CONCURRENCY, 2)
+    ]
 
 
 # --- refusals --------------------------------------------------------------------------------------------

@@ -253,6 +253,16 @@ LIMIT ?4
 SELECT kind, name, limits, state, buckets, changed_at
 FROM gate
 
+-- name: pause
+SELECT kind, name, paused_at, paused_by, why
+FROM pause
+
+-- name: control
+-- Reloads are not moved: the workers of the target start with their current code.
+SELECT kind, name, value, version, changed_at, changed_by, why
+FROM control
+WHERE kind <> 'reload'
+
 -- name: manifest
 SELECT app, body, saved_at
 FROM manifest

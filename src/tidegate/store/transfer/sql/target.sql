@@ -48,6 +48,18 @@ INSERT INTO /*schema*/gate (kind, name, limits, state, buckets, changed_at)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT DO NOTHING
 
+-- name: pause
+-- 1 kind, 2 name, 3 moment, 4 who, 5 why
+INSERT INTO /*schema*/pause (kind, name, paused_at, paused_by, why)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT DO NOTHING
+
+-- name: control
+-- 1 kind, 2 name, 3 value, 4 version, 5 moment of the change, 6 who, 7 why
+INSERT INTO /*schema*/control (kind, name, value, version, changed_at, changed_by, why)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT DO NOTHING
+
 -- name: manifest
 -- 1 application, 2 what it declares, 3 moment it was saved
 INSERT INTO /*schema*/manifest (app, body, saved_at)
