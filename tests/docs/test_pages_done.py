@@ -59,6 +59,7 @@ SET_UP: dict[str, Callable[[Session], None]] = {
     "control-live": _with_a_database,
     "know-what-happened": _with_a_database,
     "operate": _with_dead_letters,
+    "watch-and-scale": _with_a_database,
 }
 SLOW = {"operate"}
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.reference import command_line, http_api, problems, python_api, settings
+from tools.reference import command_line, http_api, metrics, problems, python_api, settings
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = Path("docs/reference")
@@ -19,6 +19,7 @@ def pages() -> dict[Path, Callable[[], str]]:
         REFERENCE / "command-line.md": lambda: GENERATED + command_line.page(),
         REFERENCE / "http-routes.md": lambda: GENERATED + http_api.page(),
         REFERENCE / "problems.md": lambda: GENERATED + problems.page(),
+        REFERENCE / "metrics.md": lambda: GENERATED + metrics.page(),
         settings.PAGE: lambda: settings.page(ROOT),
     }
     for name in python_api.subjects():

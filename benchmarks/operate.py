@@ -1,0 +1,205 @@
+"""What operating costs with 1,000,000 finished and 200,000 dead tasks stored, on both stores.
+
+    PYTHONPATH=tests .venv/bin/python -m benchmarks.operate [--store sqlite|postgres] [--json FILE]
+
+Each figure has its goal; the exit code is 1 if one is missed. The rows are written by SQL, as the store would
+have: 20 functions in 20 queues, spread over six days.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from benchmarks.harness import log_progress
+from pgserver import postgres_server
+from tidegate.monitor.exposition import expose
+from tidegate.monitor.reading import read_metrics
+from tidegate.store.postgres.store import PostgresStore
+from tidegate.store.protocol import Store
+from tidegate.store.sqlite.store import SqliteStore
+from tidegate.worker.settings import Pool
+
+FINISHED, DEAD, CHANNELS = 1_000_000, 200_000, 20
+MINUTES = 6 * 1_440
+ROUNDS = 30
+MOST_SCRAPE_MS = 50.0
+
+_SERIES = {
+    "sqlite": "WITH RECURSIVE s (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM s WHERE i + 1 < {count})",
+    "postgres": "WITH s (i) AS (SELECT generate_series(0, {count} - 1))",
+}
+_ID = {
+    "sqlite": "unhex(printf('%012x7000800000000000%04x', {at} * 1000 + i, {kind}))",
+    "postgres": "(lpad(to_hex({at}::bigint * 1000 + i), 12, '0') || '7000800000000000000{kind}')::uuid",
+}
+_CHANNEL = "'q' || (i % 20), 'app:f' || (i % 20)"
+_ROWS = (
+    (
+        FINISHED,
+        1,
+        "INSERT INTO {schema}task (id, queue, function, priority, enqueued_at)",
+        "SELECT {id}, {channel}, 1, {at} + i * 0.4 FROM s",
+    ),
+    (
+        FINISHED,
+        1,
+        "INSERT INTO {schema}archive (task_id, state, run, ready_at, started_at, finished_at)",
+        "SELECT {id}, 'succeeded', 1, {at} + i * 0.4, {at} + i * 0.4, {at} + i * 0.4 + 1 FROM s",
+    ),
+    (
+        DEAD,
+        2,
+        "INSERT INTO {schema}task (id, queue, function, priority, enqueued_at)",
+        "SELECT {id}, {channel}, 1, {at} + i * 2 FROM s",
+    ),
+    (
+        DEAD,
+        2,
+        """INSERT INTO {schema}dead (
+            task_id, queue, function, tenant, reason, error_class, message, run, failed_at
+        )""",
+        "SELECT {id}, {channel}, '', 'server_error', 'E', 'no', 1, {at} + i * 2 FROM s",
+    ),
+    (
+        MINUTES * CHANNELS,
+        3,
+        """INSERT INTO {schema}tally (
+            minute, queue, function, upstream, tenant, enqueued, succeeded, dead, run_seconds, started_minute,
+            run_bucket, wait_bucket, first_final_at
+        )""",
+        """SELECT
+            {minute} - i / 20, {channel}, '', '', 7, 6, 1, 12.0, {minute} - i / 20, i % 18, i % 11,
+            60.0 * ({minute} - i / 20)
+        FROM s""",
+    ),
+)
+
+
+def statements(kind: str, schema: str) -> list[str]:
+    """Return the SQL that writes the rows."""
+    now = int(time.time())
+    found = []
+    for count, number, insert, select in _ROWS:
+        at = now - 500_000
+        values = {
+            "id": _ID[kind].format(at=at, kind=number),
+            "at": at,
+            "minute": now // 60,
+            "channel": _CHANNEL,
+        }
+        series, into = _SERIES[kind].format(count=count), insert.format(schema=schema)
+        text = select.format(**values)
+        found.append(f"{into} {series} {text}" if kind == "sqlite" else f"{series} {into} {text}")
+    return found
+
+
+@asynccontextmanager
+async def sqlite_store() -> AsyncIterator[Store]:
+    """A full SQLite file."""
+    with tempfile.TemporaryDirectory() as directory:
+        store = SqliteStore(Path(directory) / "queue.db")
+        await store.migrate()
+        db = apsw.Connection(str(Path(directory) / "queue.db"))
+        db.execute("PRAGMA synchronous = OFF")
+        for statement in statements("sqlite", ""):
+            db.execute(statement)
+        db.close()
+        await fold(store)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+@asynccontextmanager
+async def postgres_store() -> AsyncIterator[Store]:
+    """A full PostgreSQL database."""
+    with postgres_server() as server:
+        store = PostgresStore(server.url())
+        await store.migrate()
+        with server.connect() as admin:
+            for statement in statements("postgres", "tidegate."):
+                admin.execute(statement)
+            await fold(store)
+            admin.execute("VACUUM FULL tidegate.tally")  # usually it is never this long
+            admin.execute("VACUUM ANALYZE")
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+async def fold(store: Store) -> None:
+    """Do what maintenance would have done long ago."""
+    while await store.compact_history(limit=100_000):
+        pass
+    await store.checkpoint()
+
+
+async def scrape(store: Store) -> None:
+    """Answer one scrape."""
+    expose(await read_metrics(store, [Pool()]))
+
+
+async def timed(work: Callable[[Store], Awaitable[None]], store: Store) -> float:
+    """Return the median time of `ROUNDS` rounds in milliseconds."""
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        await work(store)
+        times.append((time.perf_counter() - began) * 1_000)
+    return statistics.median(times)
+
+
+FIGURES: dict[str, tuple[Callable[[Store], Awaitable[None]], float]] = {
+    "metrics scrape": (scrape, MOST_SCRAPE_MS),
+}
+"""What is measured, and the most milliseconds it may take."""
+STORES = {"sqlite": sqlite_store, "postgres": postgres_store}
+
+
+async def measure(kinds: list[str]) -> list[dict[str, Any]]:
+    """Return each figure on each store."""
+    found = []
+    for kind in kinds:
+        log_progress(f"  writing {FINISHED:,} finished and {DEAD:,} dead tasks to {kind}")
+        async with STORES[kind]() as store:
+            for name, (work, most) in FIGURES.items():
+                await work(store)
+                milliseconds = await timed(work, store)
+                found.append({"figure": name, "store": kind, "ms": round(milliseconds, 2), "goal_ms": most})
+    return found
+
+
+def main() -> int:
+    """Measure, print, and return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--store", choices=list(STORES), action="append")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    found = asyncio.run(measure(options.store or list(STORES)))
+    for each in found:
+        mark = "ok" if each["ms"] <= each["goal_ms"] else "MISSED"
+        line = f"{each['figure']:<20} {each['store']:<9} {each['ms']:>8.2f} ms"
+        print(f"{line}   ≤ {each['goal_ms']:g} ms  {mark}")
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    return int(any(each["ms"] > each["goal_ms"] for each in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
