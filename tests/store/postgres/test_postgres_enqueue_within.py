@@ -20,7 +20,7 @@ from transaction_callers import CALLERS, ORDER, Products, by_async_session, call
 
 from pgserver import Server
 from postgres_support import SCHEMA, migrated
-from tidegate import NO_LIMIT, Pool, PreparedTask, Tidegate
+from tidegate import NO_LIMIT, FinalState, Pool, PreparedTask, Tidegate
 from tidegate.domain.states import State
 from tidegate.errors import ArgumentsError, ConfigError, KeyConflictError, OptionError, UsageError
 from tidegate.internals import core_of
@@ -85,6 +85,26 @@ async def test_a_rolled_back_transaction_creates_no_task(
     assert len(ids) == number
     assert await core_of(app).store.read_tasks(ids) == {}
     assert orders(user_url) == 0
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+async def test_a_final_hook_is_stored_with_its_task(
+    user_url: str, shop: Any, caller: Any, number: int
+) -> None:
+    app, _ = shop
+
+    @app.task(name="report")
+    async def report(final: FinalState) -> None: ...
+
+    @app.task(name="followed", on_final=report)
+    async def followed(number: int) -> None: ...
+
+    ids = await called(caller, user_url, Products(app, followed, number), commit=True)
+    await core_of(app).store.cancel(ids)
+    reports = await core_of(app).store.list_tasks(TaskFilter(function="report"))
+    finals = [json.loads((await core_of(app).store.get_payload(row.id))[0])["a"][0] for row in reports]
+    assert sorted(final["task_id"] for final in finals) == sorted(ids)
 
 
 @pytest.mark.parametrize(("end", "tasks"), [("commit", 1), ("rollback", 0)])
