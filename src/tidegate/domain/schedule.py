@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tidegate.domain.final_hook import FinalHook
 from tidegate.domain.spec import Priority
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
@@ -140,3 +141,5 @@ class ScheduledTask:
     """-1 for no limit: JSON has no infinity."""
     max_attempts: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    on_final: FinalHook | None = None
+    """What its final state enqueues."""

@@ -27,6 +27,7 @@ def scheduled_task(prepared: NewTask) -> ScheduledTask:
         total_timeout_seconds=stored_limit(prepared.total_timeout_seconds),
         max_attempts=prepared.max_attempts,
         labels=dict(prepared.labels),
+        on_final=prepared.on_final,
     )
 
 
@@ -60,6 +61,7 @@ def new_task(schedule: str, task: ScheduledTask, *, task_id: str, scheduled_for:
         total_timeout_seconds=NO_LIMIT if total == _NO_LIMIT else total,
         max_attempts=task.max_attempts,
         labels={**task.labels, SCHEDULE_LABEL: schedule, SCHEDULED_FOR_LABEL: _iso(scheduled_for)},
+        on_final=task.on_final,
     )
 
 

@@ -74,7 +74,7 @@ async def enqueue_unnamed(db: PostgresSession, tasks: Sequence[NewTask]) -> None
     if len(tasks) >= COPY_TASKS:
         await enqueue_by_copy(db, tasks)
     elif tasks:
-        await _enqueue_many(db, tasks)
+        await enqueue_in_transaction(db, tasks)
 
 
 async def enqueue_in_transaction(db: PostgresSession, tasks: Sequence[NewTask]) -> list[EnqueueResult]:

@@ -10,6 +10,7 @@ from schedule_build import MINUTELY, TASK, Schedules, schedule
 from store_build import START, Build, SettableClock, dead, retrying, succeeded
 
 from tidegate.codec.tags import CODEC
+from tidegate.domain.final_hook import FinalHook
 from tidegate.domain.schedule import CatchUp, Overlap, ScheduleRule, TickOutcome
 from tidegate.domain.states import State
 from tidegate.policy.due_ticks import DecidedTick
@@ -41,6 +42,17 @@ async def test_a_due_tick_enqueues_one_task_with_its_planned_moment(schedules: S
     assert await schedules.store.get_payload(task_id) == (b'{"n":1}', CODEC)
     (tick,) = await schedules.ticks()
     assert (tick.task_id, tick.at, tick.decided_at) == (task_id, START + 60.0, START + 61.0)
+
+
+async def test_the_task_of_a_tick_is_followed_by_its_final_hook(schedules: Schedules, build: Build) -> None:
+    await schedules.add(task=replace(TASK, on_final=FinalHook("app:report", "reports", 1)))
+    await schedules.pass_time(61.0)
+    (task,) = await build.claim(await build.worker())
+    await build.done(succeeded(task.fence))
+
+    (report,) = await schedules.store.list_tasks(TaskFilter(function="app:report"))
+    args, _ = await schedules.store.get_payload(report.id)
+    assert task.fence.task_id in args.decode()
 
 
 async def test_a_schedule_without_a_due_tick_is_not_returned(schedules: Schedules) -> None:
