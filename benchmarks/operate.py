@@ -153,14 +153,14 @@ async def scrape(store: Store) -> None:
     expose(await read_metrics(store, [Pool()]))
 
 
-async def timed(work: Callable[[Store], Awaitable[None]], store: Store) -> float:
-    """Return the median time of `ROUNDS` rounds in milliseconds."""
+async def timed(work: Callable[[Store], Awaitable[None]], store: Store) -> tuple[float, float]:
+    """Return the median and the least time of `ROUNDS` rounds in milliseconds."""
     times = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
         await work(store)
         times.append((time.perf_counter() - began) * 1_000)
-    return statistics.median(times)
+    return statistics.median(times), min(times)
 
 
 FIGURES: dict[str, tuple[Callable[[Store], Awaitable[None]], float]] = {
@@ -178,8 +178,16 @@ async def measure(kinds: list[str]) -> list[dict[str, Any]]:
         async with STORES[kind]() as store:
             for name, (work, most) in FIGURES.items():
                 await work(store)
-                milliseconds = await timed(work, store)
-                found.append({"figure": name, "store": kind, "ms": round(milliseconds, 2), "goal_ms": most})
+                median, least = await timed(work, store)
+                found.append(
+                    {
+                        "figure": name,
+                        "store": kind,
+                        "ms": round(median, 2),
+                        "least_ms": round(least, 2),
+                        "goal_ms": most,
+                    }
+                )
     return found
 
 
@@ -194,7 +202,7 @@ def main() -> int:
     found = asyncio.run(measure(options.store or list(STORES)))
     for each in found:
         mark = "ok" if each["ms"] <= each["goal_ms"] else "MISSED"
-        line = f"{each['figure']:<20} {each['store']:<9} {each['ms']:>8.2f} ms"
+        line = f"{each['figure']:<20} {each['store']:<9} {each['ms']:>8.2f} ms (least {each['least_ms']:.2f})"
         print(f"{line}   ≤ {each['goal_ms']:g} ms  {mark}")
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
