@@ -36,6 +36,7 @@ KEYS = [
     "succeeded",
     "dead",
     "lost",
+    "unfinished",
     "provider_calls",
     "duplicate_paid_calls",
     "throttled_calls",
@@ -89,7 +90,7 @@ def verify(code: int, stdout: str, stderr: str, tasks: int) -> dict[str, Any]:
     assert list(report)[: len(KEYS)] == KEYS
     assert report["succeeded"] == tasks - refused
     assert report["dead_by_reason"] == {"content_policy": refused}
-    assert report["lost"] == 0
+    assert report["lost"] == report["unfinished"] == 0
     assert report["throttled_calls"] > 0
     assert report["duplicate_paid_calls_unexplained"] == 0
     assert report["duplicate_paid_calls"] == report["duplicate_paid_calls_by_kill"]
@@ -250,6 +251,7 @@ def test_a_successful_demo_has_no_faults_and_its_numbers_add_up() -> None:
         "succeeded": 1,
         "dead": 1,
         "lost": 0,
+        "unfinished": 0,
         "provider_calls": 4,
         "duplicate_paid_calls": 1,
         "throttled_calls": 1,

@@ -257,6 +257,7 @@ class ResultTimeoutError(TidegateError, TimeoutError):
 
     code = "TG400"
     task_id: str = ""
+    """Empty if a whole queue was waited for."""
     seconds: float = 0.0
     """Seconds that the caller waited."""
 

@@ -42,6 +42,9 @@ TABLE: dict[tuple[str, str], str] = {
     ("GET", "/api/v1/dead-letters"): "viewer operator admin",
     ("POST", "/api/v1/dead-letters/redrive"): "operator admin",
     ("POST", "/api/v1/dead-letters/purge"): "operator admin",
+    ("GET", "/api/v1/dead-letters/groups"): "viewer operator admin, whole",
+    ("GET", "/api/v1/dead-letters/statistics"): "viewer operator admin, whole",
+    ("GET", "/api/v1/statistics"): "viewer operator admin, whole",
     ("GET", "/api/v1/functions"): "submitter viewer operator admin",
     ("GET", "/api/v1/queues"): "viewer operator admin, whole",
     ("GET", "/api/v1/pauses"): "viewer operator admin, whole",
@@ -88,7 +91,7 @@ async def answered(
     client: httpx2.AsyncClient, method: str, path: str, token: str | None, task_id: str
 ) -> str:
     """Use a route; return how it was taken."""
-    target = path.replace("{task_id}", task_id).replace("{name}", SCHEDULE)
+    target = path.replace("{task_id}", task_id).replace("{name}", SCHEDULE).replace("{pool}", "default")
     headers = bearer(token) if token else {}
     if method == "WEBSOCKET":
         url = str(client.base_url).replace("http", "ws").rstrip("/") + target

@@ -94,6 +94,8 @@ async def wait_until_drained(
             raise ResultTimeoutError(
                 f"the queue {shown(queue)} still has {tasks_left(found)} tasks",
                 fix="wait longer, or see `tidegate status` for what they wait for",
+                task_id="",
+                seconds=timeout_seconds,
             )
         await store.wait_for_change(_LOOK_SECONDS)
         await asyncio.sleep(_LOOK_SECONDS)
