@@ -92,7 +92,7 @@ async def test_a_claim_reads_only_the_tasks_it_takes_from_a_long_backlog(
         unbound = [None] * 6
         functions = ["app:f0", "app:f1"]
         peek = await explained(
-            connection, "claim", "peek", worker, None, functions, SLOTS, False, 2_000, *unbound, []
+            connection, "claim", "peek", worker, None, functions, SLOTS, False, 2_000, *unbound, [], []
         )
         channels = FUNCTIONS * QUEUES * 3
         assert reads_of(peek, "ready") == {"ready_channel"}

@@ -113,7 +113,7 @@ def held_to(plan: dict[str, Any], name: str, tasks: int) -> None:
 
 def peek_of(functions: tuple[str, ...]) -> tuple[object, ...]:
     names = [f"app:{name}" for name in functions]
-    return ("w", None, names, SLOTS, False, 2_000, *[None] * 6, [])
+    return ("w", None, names, SLOTS, False, 2_000, *[None] * 6, [], [])
 
 
 def take_of(channels: tuple[str, ...], tasks: int) -> tuple[object, ...]:
@@ -149,7 +149,7 @@ async def test_a_claim_deletes_by_ctid_and_touches_only_the_rows_it_takes(
 async def test_a_finish_deletes_by_ctid_and_touches_only_the_rows_it_ends(explained: Explained) -> None:
     taken = await explained.rows("claim", "take", *take_of(CHANNELS, SLOTS))
     ids = sorted(row["task_id"] for row in taken)
-    plan = await explained.plan("finish", "succeed", None, ids, [1] * len(ids), [], [], [])
+    plan = await explained.plan("finish", "succeed", None, ids, [1] * len(ids), [], [], [], False)
     held_to(plan, "succeed", SLOTS)
     assert _deleted_by(plan, "running") == "Tid Scan"
     assert plan["Actual Rows"] == SLOTS

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from worker_support import Service, came, notes, service
 
-from support import load_app
+from support import load_app, until
 from tidegate import State
 from tidegate.internals import core_of
 from tidegate.limits.pauses import PauseKind
@@ -125,8 +125,13 @@ async def test_a_new_process_starts_with_the_concurrency_that_a_person_set(
         await applied(store, await workers.set_concurrency(store, "default", 2, by="ada"))
     with running(tmp_path, store_url):
         await (await client.nap.enqueue(0.0)).result(15)
-        (pool,) = await workers.read_pools(store)
-        assert pool.slots == 2
+
+        async def slots_of_the_new_process() -> int | None:
+            (pool,) = await workers.read_pools(store)
+            return pool.slots if pool.processes == 1 else None
+
+        # The first worker was killed: it counts until its lease has run out.
+        assert await until(slots_of_the_new_process, what="only the new process is live") == 2
 
 
 async def test_a_reload_from_elsewhere_restarts_with_the_new_code_and_reports_it(

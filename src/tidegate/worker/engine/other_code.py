@@ -30,8 +30,15 @@ MAX_RETURNS = 40
 
 def code_version(functions: Mapping[str, Runnable]) -> str:
     """Return a text that differs if the names or parameters of the task functions differ."""
-    declared = sorted((name, function.signature.text) for name, function in functions.items())
+    declared = sorted((name, _parameters(function)) for name, function in functions.items())
     return hashlib.sha256(json.dumps(declared).encode()).hexdigest()[:16]
+
+
+def _parameters(function: Runnable) -> str:
+    try:
+        return function.signature.text
+    except Exception:  # annotations are user code; each run of the function fails with this error
+        return ""
 
 
 def may_be_other_code(outcome: Outcome | None) -> TypeGuard[Dead | Retrying]:
