@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.domain.moments import to_datetime
-from tidegate.operations.statistics import summary
+from tidegate.operations.statistics import period_fields
 from tidegate.store.history_rows import DeathCountRow, FailureGroupRow, StatisticsRow
 
 
@@ -103,15 +103,4 @@ def failure_group(row: FailureGroupRow) -> FailureGroup:
 
 def period_statistics(row: StatisticsRow) -> PeriodStatistics:
     """Return the public form of counters."""
-    sums = summary(row.at, [row])
-    return PeriodStatistics(
-        at=to_datetime(row.at),
-        queue=row.queue,
-        function=row.function,
-        upstream=row.upstream or None,
-        run_p50=sums.run_p50,
-        run_p95=sums.run_p95,
-        wait_p50=sums.wait_p50,
-        wait_p95=sums.wait_p95,
-        **asdict(row.counts),
-    )
+    return PeriodStatistics(at=to_datetime(row.at), **period_fields(row))

@@ -26,7 +26,7 @@ from tidegate.worker.settings import Pool
 @click.option(
     "--backlog-per-worker",
     type=click.IntRange(1),
-    help="Ask for a worker for every so many tasks, instead of going by their run time.",
+    help="Ask for one worker for each N waiting tasks, and ignore how long tasks run.",
 )
 @location_options
 @json_option

@@ -132,7 +132,7 @@ def format_period(at: float, step: str) -> str:
 @location_options
 @json_option
 def groups_command(filters: DeathFilters, limit: int, location: StoreLocation, as_json: bool) -> None:
-    """Group the tasks that died by what failed, the largest group first.
+    """Group the tasks that died by their failure, the largest group first.
 
     A group has one error class, one message without its numbers, ids and quoted texts, and one innermost
     frame of your code. EXAMPLE is the task that died last: `tidegate dead show` shows it while it is dead.

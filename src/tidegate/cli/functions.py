@@ -6,10 +6,10 @@ import click
 
 from tidegate.cli.common import StoreLocation, json_option, location_options, opened_store, run
 from tidegate.cli.output import print_json, print_message
-from tidegate.cli.queues import why_option
+from tidegate.cli.pauses import resume_named, why_option
 from tidegate.cli.table import print_table
 from tidegate.limits.pauses import PauseKind
-from tidegate.operations.pauses import current_user, pause, read_pauses, require_declared, resume
+from tidegate.operations.pauses import current_user, pause, read_pauses, require_declared
 from tidegate.store.live_workers import declared_functions
 
 name_argument = click.argument("name", metavar="FUNCTION")
@@ -68,10 +68,4 @@ async def _pause(location: StoreLocation, name: str, why: str) -> None:
 @location_options
 def resume_command(name: str, location: StoreLocation) -> None:
     """Let the tasks of this function start again."""
-    run(_resume(location, name))
-
-
-async def _resume(location: StoreLocation, name: str) -> None:
-    async with opened_store(location) as store:
-        was_paused = await resume(store, PauseKind.FUNCTION, name, by=current_user("command line"))
-    print_message(f"{name}: {'resumed' if was_paused else 'it was not paused'}")
+    run(resume_named(location, PauseKind.FUNCTION, name))

@@ -7,19 +7,17 @@ import click
 from tidegate.cli.common import StoreLocation, json_option, location_options, opened_store, run
 from tidegate.cli.formatting import printable
 from tidegate.cli.output import jsonable, print_json, print_message
+from tidegate.cli.pauses import resume_named, why_option
 from tidegate.cli.status import print_queues
 from tidegate.domain.readers import positive_option
 from tidegate.domain.text import counted
 from tidegate.limits.pauses import PauseKind
 from tidegate.operations.overview import read_queues
-from tidegate.operations.pauses import current_user, pause, resume, tasks_left, wait_until_drained
+from tidegate.operations.pauses import current_user, pause, tasks_left, wait_until_drained
 from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.rows import QueueStats
 
 name_argument = click.argument("name", metavar="QUEUE")
-why_option = click.option(
-    "--why", default="", metavar="TEXT", help="The reason, shown wherever the pause is shown."
-)
 
 
 @click.group()
@@ -77,13 +75,7 @@ async def _pause(location: StoreLocation, name: str, why: str) -> None:
 @location_options
 def resume_command(name: str, location: StoreLocation) -> None:
     """Let the tasks of this queue start again."""
-    run(_resume(location, name))
-
-
-async def _resume(location: StoreLocation, name: str) -> None:
-    async with opened_store(location) as store:
-        was_paused = await resume(store, PauseKind.QUEUE, name, by=current_user("command line"))
-    print_message(f"{name}: {'resumed' if was_paused else 'it was not paused'}")
+    run(resume_named(location, PauseKind.QUEUE, name))
 
 
 @command.command("drain")
@@ -95,8 +87,8 @@ def drain_command(name: str, timeout: str | None, location: StoreLocation, as_js
     """Wait until this queue is empty: no task is ready, waits for a retry or runs.
 
     It changes nothing: the workers work the queue off, and new tasks are still accepted and count too. Tasks
-    scheduled for later do not count. Stop whatever enqueues there first, and pause the queue afterwards if
-    nothing may start.
+    scheduled for later do not count. Stop the programs that enqueue there first, and pause the queue
+    afterwards if nothing may start.
     """
     seconds = None if timeout is None else positive_option("--timeout", timeout)
     run(_drain(location, name, seconds, as_json))

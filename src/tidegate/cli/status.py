@@ -47,8 +47,8 @@ def command(watch: bool, location: StoreLocation, as_json: bool) -> None:
     READY tasks start as soon as a worker has a free slot. PACED tasks wait for a rate, token or in-flight
     limit. BLOCKED tasks cannot run: they are paused, their upstream is parked, or no live worker runs them.
     The lines below the table give the reasons, and what is paused. DRAINS IN is the expected time until the
-    ready and paced tasks are done, by their limits' rates, else by what finished in the last ten minutes:
-    "unknown" without any history, "never" if tasks wait and none finished.
+    ready and paced tasks are done, by their limits' rates, or else by the tasks finished in the last ten
+    minutes: "unknown" without any history, "never" if tasks wait and none finished.
     """
     run(_show(location, watch, as_json))
 

@@ -1,4 +1,4 @@
-"""Final hooks: what is enqueued when a task reaches a final state, and what it is told of that state."""
+"""Final hooks: which task is enqueued when a task reaches a final state, and what it receives."""
 
 from __future__ import annotations
 

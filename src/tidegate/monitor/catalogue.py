@@ -55,7 +55,7 @@ RUNS_RELEASED = _counter(
     "runs_released", "Runs that were given back unfinished, and charged no attempt.", "queue", "function"
 )
 RUN_SECONDS = _histogram(
-    "task_run_seconds", "How long the runs that ended took, whatever their outcome.", "queue", "function"
+    "task_run_seconds", "How long the runs took that ended, with any outcome.", "queue", "function"
 )
 WAIT_SECONDS = _histogram(
     "task_wait_seconds",

@@ -63,3 +63,18 @@ def summary(key: Any, rows: Iterable[StatisticsRow]) -> Summary:
         estimate_percentile(waits, 0.5),
         estimate_percentile(waits, 0.95),
     )
+
+
+def period_fields(row: StatisticsRow) -> dict[str, Any]:
+    """Return the fields that people see of one channel's counters in one period, without its moment."""
+    sums = summary(row.at, [row])
+    return {
+        "queue": row.queue,
+        "function": row.function,
+        "upstream": row.upstream or None,
+        "run_p50": sums.run_p50,
+        "run_p95": sums.run_p95,
+        "wait_p50": sums.wait_p50,
+        "wait_p95": sums.wait_p95,
+        **asdict(row.counts),
+    }

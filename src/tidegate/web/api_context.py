@@ -79,6 +79,17 @@ class ApiContext:
             request, kind, self.settings, self.offload, default=default, items=items, values=values
         )
 
+    async def read_body(
+        self, request: Request, kind: type[T], *, default: bytes = b"", items: int | None = None
+    ) -> T:
+        """Read a JSON body of at most `body_limit` bytes, and count its bytes as in flight meanwhile.
+
+        Raises:
+            Problem: It is no such body, or too many bytes are in flight.
+        """
+        with self.body_in_flight(request, self.settings.body_limit):
+            return await self.read_json(request, kind, default=default, items=items)
+
     @contextlib.contextmanager
     def body_in_flight(self, request: Request, largest: int) -> Iterator[None]:
         """Count the bytes of a request's body as in flight for the block.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,7 +23,6 @@ from tidegate.web.protected_routes import (
 from tidegate.web.request_schemas import RateLimitRequest, ReloadRequest, SetPoolRequest, WorkerRequest
 from tidegate.web.schemas import ControlOut, ControlReportOut, ControlResult, ControlsOut, RateLimitOut
 
-T = TypeVar("T")
 _MAY_CHANGE = AccessRule(OPERATORS, all_tenants=True)
 _STORED = {202: ResponseSpec("It is stored, and applied within about a second", ControlResult)}
 
@@ -47,28 +44,28 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route("POST", "/api/v1/workers/quiet", _MAY_CHANGE, body=WorkerRequest, responses=_STORED)
     async def quiet_worker(request: Request) -> Response:
         """Let a worker or process claim no more tasks; it finishes those that run, and stays up."""
-        asked = await _read(request, WorkerRequest)
+        asked = await context.read_body(request, WorkerRequest)
         by = principal_of(request).name
         return _stored(await workers.quiet(await context.store(), asked.worker, by=by, why=asked.why[:500]))
 
     @api.route("POST", "/api/v1/workers/resume", _MAY_CHANGE, body=WorkerRequest, responses=_STORED)
     async def resume_worker(request: Request) -> Response:
         """Let a quiet worker or process claim tasks again."""
-        asked = await _read(request, WorkerRequest)
+        asked = await context.read_body(request, WorkerRequest)
         by = principal_of(request).name
         return _stored(await workers.resume(await context.store(), asked.worker, by=by, why=asked.why[:500]))
 
     @api.route("POST", "/api/v1/workers/reload", _MAY_CHANGE, body=ReloadRequest, responses=_STORED)
     async def reload_workers(request: Request) -> Response:
         """Restart every process of a worker, or of all workers, with the code on its machine."""
-        asked = await _read(request, ReloadRequest, b"{}")
+        asked = await context.read_body(request, ReloadRequest, default=b"{}")
         by = principal_of(request).name
         return _stored(await workers.reload(await context.store(), asked.worker, by=by, why=asked.why[:500]))
 
     @api.route("POST", "/api/v1/pools/set", _MAY_CHANGE, body=SetPoolRequest, responses=_STORED)
     async def set_pool(request: Request) -> Response:
         """Change how many tasks each process of a pool runs at once."""
-        asked = await _read(request, SetPoolRequest)
+        asked = await context.read_body(request, SetPoolRequest)
         number = None if asked.concurrency is None else whole_option("concurrency", asked.concurrency)
         by, store = principal_of(request).name, await context.store()
         return _stored(await workers.set_concurrency(store, asked.pool, number, by=by, why=asked.why[:500]))
@@ -82,15 +79,11 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     )
     async def set_rate_limit(request: Request) -> Response:
         """Change the rate limit of a task function for all workers, at once."""
-        asked, store = await _read(request, RateLimitRequest), await context.store()
+        asked, store = await context.read_body(request, RateLimitRequest), await context.store()
         await require_declared(store, asked.function, context.core.functions)
         by = principal_of(request).name
         limit = await set_function_limit(store, asked.function, asked.rate, by=by, why=asked.why[:500])
         return json_response(RateLimitOut(asked.function, limit))
-
-    async def _read(request: Request, kind: type[T], default: bytes = b"") -> T:
-        with context.body_in_flight(request, context.settings.body_limit):
-            return await context.read_json(request, kind, default=default)
 
 
 def _stored(change: workers.Change) -> Response:

@@ -1,16 +1,13 @@
-"""List, count, redrive and purge dead letters."""
+"""List, redrive and purge dead letters."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.operations import history
 from tidegate.operations.dead_letters import purge_tasks, redrive_tasks
-from tidegate.operations.history import DeathFilters, Step
 from tidegate.store.rows import ActionStatus, TaskFilter
 from tidegate.web.api_context import ApiContext, json_response
-from tidegate.web.history_schemas import DeathCountOut, DeathCountsOut, FailureGroupOut, FailureGroupsOut
 from tidegate.web.protected_routes import (
     OPERATORS,
     READERS,
@@ -20,9 +17,9 @@ from tidegate.web.protected_routes import (
     principal_of,
 )
 from tidegate.web.request_schemas import TaskIdsRequest
-from tidegate.web.routes.tasks import After, Labels, Limit, Moment, Text, labels_of
+from tidegate.web.routes.tasks import After, Labels, Limit, Text, labels_of
 from tidegate.web.schemas import ActionOut, ActionsOut, DeadLetterPage
-from tidegate.web.serialize import fields_of, to_dead_letter_out
+from tidegate.web.serialize import to_dead_letter_out
 
 _DONE = {200: ResponseSpec("The result for each task: `done`, `refused` or `unknown`", ActionsOut)}
 
@@ -63,47 +60,6 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         )
 
     @api.route(
-        "GET",
-        "/api/v1/dead-letters/statistics",
-        AccessRule(READERS, all_tenants=True),
-        responses={200: ResponseSpec("Deaths by period", DeathCountsOut)},
-    )
-    async def count_deaths(
-        request: Request,
-        since: Moment = history.DEFAULT_SINCE,
-        until: Moment | None = None,
-        step: Step = "hour",
-        queue: Text = None,
-        function: Text = None,
-        reason: Text = None,
-    ) -> Response:
-        """Return how many tasks died by period, queue, function and reason. A redrive does not change it."""
-        filters = DeathFilters(since=since, until=until, queue=queue, function=function, reason=reason)
-        found = await history.count_deaths(await context.store(), filters, step=step)
-        return json_response(DeathCountsOut([DeathCountOut(**fields_of(row)) for row in found]))
-
-    @api.route(
-        "GET",
-        "/api/v1/dead-letters/groups",
-        AccessRule(READERS, all_tenants=True),
-        responses={200: ResponseSpec("Groups", FailureGroupsOut)},
-    )
-    async def list_failure_groups(
-        request: Request,
-        since: Moment = history.DEFAULT_SINCE,
-        until: Moment | None = None,
-        queue: Text = None,
-        function: Text = None,
-        reason: Text = None,
-        limit: Limit = 50,
-    ) -> Response:
-        """Return the deaths grouped by fingerprint: error class, message and own frame. The most first."""
-        filters = DeathFilters(since=since, until=until, queue=queue, function=function, reason=reason)
-        limit = min(limit, context.settings.page_limit)
-        found = await history.list_failure_groups(await context.store(), filters, limit=limit)
-        return json_response(FailureGroupsOut([FailureGroupOut(**fields_of(row)) for row in found]))
-
-    @api.route(
         "POST", "/api/v1/dead-letters/redrive", AccessRule(OPERATORS), body=TaskIdsRequest, responses=_DONE
     )
     async def redrive_dead_letters(request: Request) -> Response:
@@ -119,8 +75,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
 
     async def _apply(request: Request, action: str) -> Response:
         principal = principal_of(request)
-        with context.body_in_flight(request, context.settings.body_limit):
-            ids = await context.read_json(request, TaskIdsRequest, items=context.settings.batch_limit)
+        ids = await context.read_body(request, TaskIdsRequest, items=context.settings.batch_limit)
         task_ids = await context.full_ids(ids.task_ids, principal)
         visible = list(await context.visible_tasks(task_ids, principal))
         store = await context.store()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,8 +20,6 @@ from tidegate.web.protected_routes import (
 from tidegate.web.request_schemas import PauseFunctionRequest, PauseQueueRequest
 from tidegate.web.schemas import PauseResult, PausesOut
 from tidegate.web.serialize import to_pause_out
-
-T = TypeVar("T")
 
 _MAY_PAUSE = AccessRule(OPERATORS, all_tenants=True)
 _DONE = {200: ResponseSpec("What it did", PauseResult)}
@@ -46,30 +42,27 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route("POST", "/api/v1/queues/pause", _MAY_PAUSE, body=PauseQueueRequest, responses=_DONE)
     async def pause_queue(request: Request) -> Response:
         """Start no more tasks of a queue until it is resumed; running tasks continue."""
-        asked = await _read(request, PauseQueueRequest)
+        asked = await context.read_body(request, PauseQueueRequest)
         return await _pause(request, PauseKind.QUEUE, name_option("queue", asked.queue), asked.why)
 
     @api.route("POST", "/api/v1/queues/resume", _MAY_PAUSE, body=PauseQueueRequest, responses=_DONE)
     async def resume_queue(request: Request) -> Response:
         """Let the tasks of a queue start again."""
-        return await _resume(request, PauseKind.QUEUE, (await _read(request, PauseQueueRequest)).queue)
+        asked = await context.read_body(request, PauseQueueRequest)
+        return await _resume(request, PauseKind.QUEUE, asked.queue)
 
     @api.route("POST", "/api/v1/functions/pause", _MAY_PAUSE, body=PauseFunctionRequest, responses=_DONE)
     async def pause_function(request: Request) -> Response:
         """Start no more tasks of a task function until it is resumed; running tasks continue."""
-        asked = await _read(request, PauseFunctionRequest)
+        asked = await context.read_body(request, PauseFunctionRequest)
         await require_declared(await context.store(), asked.function, context.core.functions)
         return await _pause(request, PauseKind.FUNCTION, asked.function, asked.why)
 
     @api.route("POST", "/api/v1/functions/resume", _MAY_PAUSE, body=PauseFunctionRequest, responses=_DONE)
     async def resume_function(request: Request) -> Response:
         """Let the tasks of a task function start again."""
-        asked = await _read(request, PauseFunctionRequest)
+        asked = await context.read_body(request, PauseFunctionRequest)
         return await _resume(request, PauseKind.FUNCTION, asked.function)
-
-    async def _read(request: Request, kind: type[T]) -> T:
-        with context.body_in_flight(request, context.settings.body_limit):
-            return await context.read_json(request, kind)
 
     async def _pause(request: Request, kind: PauseKind, name: str, why: str) -> Response:
         principal = principal_of(request)

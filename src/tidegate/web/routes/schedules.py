@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import Path, Query
 from pydantic import AfterValidator
@@ -36,8 +36,6 @@ from tidegate.web.schedule_schemas import (
     to_tick_out,
 )
 from tidegate.web.submit import stored_payload
-
-T = TypeVar("T")
 
 _MAY_READ = AccessRule(READERS, all_tenants=True)
 _MAY_CHANGE = AccessRule(OPERATORS, all_tenants=True)
@@ -114,7 +112,7 @@ def _add_changes(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route("POST", "/api/v1/schedules", _MAY_CHANGE, body=ScheduleRequest, responses=_ONE)
     async def add_schedule(request: Request) -> Response:
         """Add a schedule. Its first tick is the next one from now. Adding it again changes nothing."""
-        asked = await _read(context, request, ScheduleRequest)
+        asked = await context.read_body(request, ScheduleRequest)
         function = context.core.function(asked.task)
         given = _settings(asked)
         rule, options = read_rule(asked.when, given), read_task_options(given)
@@ -127,7 +125,7 @@ def _add_changes(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route("PATCH", "/api/v1/schedules/{name}", _MAY_CHANGE, body=ScheduleChangeRequest, responses=_ONE)
     async def edit_schedule(request: Request, name: Name) -> Response:
         """Change a schedule that a person added. No tick fires because of it."""
-        asked = await _read(context, request, ScheduleChangeRequest)
+        asked = await context.read_body(request, ScheduleChangeRequest)
         given, store = _settings(asked), await context.store()
         if given.get("not_later_than") == "none":
             given["not_later_than"] = None
@@ -178,11 +176,6 @@ def _add_actions(api: ProtectedRouter, context: ApiContext) -> None:
         await context.audit.record_action(principal_of(request), "schedule run", [(name, task.id)])
         location = location_of(request, task.id)
         return json_response(ScheduleRun(name, task.id, location), 202, Location=location)
-
-
-async def _read(context: ApiContext, request: Request, kind: type[T]) -> T:
-    with context.body_in_flight(request, context.settings.body_limit):
-        return await context.read_json(request, kind)
 
 
 async def _changed(context: ApiContext, request: Request, action: str, row: ScheduleRow) -> Response:

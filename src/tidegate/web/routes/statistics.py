@@ -1,23 +1,30 @@
-"""Counters of tasks and runs over time."""
+"""What happened over time: counters of tasks and runs, and deaths by reason and fingerprint."""
 
 from __future__ import annotations
-
-from dataclasses import asdict
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tidegate.operations import history
-from tidegate.operations.history import StatisticsFilters, Step
-from tidegate.operations.statistics import summary
+from tidegate.operations.history import DeathFilters, StatisticsFilters, Step
+from tidegate.operations.statistics import period_fields
 from tidegate.web.api_context import ApiContext, json_response
-from tidegate.web.history_schemas import StatisticsOut, StatisticsRowOut
+from tidegate.web.history_schemas import (
+    DeathCountOut,
+    DeathCountsOut,
+    FailureGroupOut,
+    FailureGroupsOut,
+    StatisticsOut,
+    StatisticsRowOut,
+)
 from tidegate.web.protected_routes import READERS, AccessRule, ProtectedRouter, ResponseSpec
-from tidegate.web.routes.tasks import Moment, Text
+from tidegate.web.routes.tasks import Limit, Moment, Text
+from tidegate.web.serialize import fields_of
 
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     """Register the routes."""
+    _add_death_routes(api, context)
 
     @api.route(
         "GET",
@@ -39,20 +46,49 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
             since=since, until=until, queue=queue, function=function, upstream=upstream
         )
         found = await history.read_statistics(await context.store(), filters, step=step)
-        rows = []
-        for row in found:
-            sums = summary(row.at, [row])
-            rows.append(
-                StatisticsRowOut(
-                    at=row.at,
-                    queue=row.queue,
-                    function=row.function,
-                    upstream=row.upstream or None,
-                    run_p50=sums.run_p50,
-                    run_p95=sums.run_p95,
-                    wait_p50=sums.wait_p50,
-                    wait_p95=sums.wait_p95,
-                    **asdict(row.counts),
-                )
-            )
-        return json_response(StatisticsOut(rows))
+        return json_response(
+            StatisticsOut([StatisticsRowOut(at=row.at, **period_fields(row)) for row in found])
+        )
+
+
+def _add_death_routes(api: ProtectedRouter, context: ApiContext) -> None:
+    @api.route(
+        "GET",
+        "/api/v1/dead-letters/statistics",
+        AccessRule(READERS, all_tenants=True),
+        responses={200: ResponseSpec("Deaths by period", DeathCountsOut)},
+    )
+    async def count_deaths(
+        request: Request,
+        since: Moment = history.DEFAULT_SINCE,
+        until: Moment | None = None,
+        step: Step = "hour",
+        queue: Text = None,
+        function: Text = None,
+        reason: Text = None,
+    ) -> Response:
+        """Return how many tasks died by period, queue, function and reason. A redrive does not change it."""
+        filters = DeathFilters(since=since, until=until, queue=queue, function=function, reason=reason)
+        found = await history.count_deaths(await context.store(), filters, step=step)
+        return json_response(DeathCountsOut([DeathCountOut(**fields_of(row)) for row in found]))
+
+    @api.route(
+        "GET",
+        "/api/v1/dead-letters/groups",
+        AccessRule(READERS, all_tenants=True),
+        responses={200: ResponseSpec("Groups", FailureGroupsOut)},
+    )
+    async def list_failure_groups(
+        request: Request,
+        since: Moment = history.DEFAULT_SINCE,
+        until: Moment | None = None,
+        queue: Text = None,
+        function: Text = None,
+        reason: Text = None,
+        limit: Limit = 50,
+    ) -> Response:
+        """Return the deaths grouped by fingerprint: error class, message and own frame. The most first."""
+        filters = DeathFilters(since=since, until=until, queue=queue, function=function, reason=reason)
+        limit = min(limit, context.settings.page_limit)
+        found = await history.list_failure_groups(await context.store(), filters, limit=limit)
+        return json_response(FailureGroupsOut([FailureGroupOut(**fields_of(row)) for row in found]))

@@ -134,8 +134,7 @@ def _add_action_routes(api: ProtectedRouter, context: ApiContext) -> None:
     async def cancel_task(request: Request, task_id: TaskId) -> Response:
         """Cancel a task in any state. A running task is asked to stop and does not run again."""
         principal = principal_of(request)
-        with context.body_in_flight(request, context.settings.body_limit):
-            cancel_request = await context.read_json(request, CancelTaskRequest, default=b"{}")
+        cancel_request = await context.read_body(request, CancelTaskRequest, default=b"{}")
         task_id = (await context.row(task_id, principal)).id
         answers = await (await context.store()).cancel(
             [task_id], why=cancel_request.why[:500], force=cancel_request.force
