@@ -3,7 +3,7 @@
     PYTHONPATH=tests .venv/bin/python -m benchmarks.operate [--store sqlite|postgres] [--json FILE]
 
 Each figure has its goal; the exit code is 1 if one is missed. The rows are written by SQL, as the store would
-have: 20 functions in 20 queues, spread over six days.
+have: 20 functions in 20 queues. The tasks are of the last six days, the history of the last 45.
 """
 
 from __future__ import annotations
@@ -26,15 +26,25 @@ from benchmarks.harness import log_progress
 from pgserver import postgres_server
 from tidegate.monitor.exposition import expose
 from tidegate.monitor.reading import read_metrics
+from tidegate.operations.history import (
+    DeathFilters,
+    StatisticsFilters,
+    count_deaths,
+    list_failure_groups,
+)
+from tidegate.operations.statistics import read_summaries
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.protocol import Store
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.worker.settings import Pool
 
 FINISHED, DEAD, CHANNELS = 1_000_000, 200_000, 20
-MINUTES = 6 * 1_440
+RECENT_MINUTES = 3 * 1_440
+QUARTERS = 45 * 96
+FINGERPRINTS = 100
 ROUNDS = 30
 MOST_SCRAPE_MS = 50.0
+MOST_HISTORY_MS = 200.0
 
 _SERIES = {
     "sqlite": "WITH RECURSIVE s (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM s WHERE i + 1 < {count})",
@@ -45,6 +55,23 @@ _ID = {
     "postgres": "(lpad(to_hex({at}::bigint * 1000 + i), 12, '0') || '7000800000000000000{kind}')::uuid",
 }
 _CHANNEL = "'q' || (i % 20), 'app:f' || (i % 20)"
+
+
+def _tally(*, minutes: int) -> tuple[str, str]:
+    """Return the SQL that counts seven tasks of each channel every so many minutes."""
+    at = f"{{minute}} - i / {CHANNELS} * {minutes}"
+    return (
+        """INSERT INTO {schema}tally (
+            minute, queue, function, upstream, tenant, enqueued, succeeded, dead, run_seconds, started_minute,
+            run_bucket, wait_bucket, first_final_at
+        )""",
+        f"""SELECT
+            {at}, {{channel}}, '', '', 7, 6, 1, 12.0, {at}, i * 7 / {CHANNELS} % 18, i / {CHANNELS} % 11,
+            60.0 * ({at})
+        FROM s""",
+    )
+
+
 _ROWS = (
     (
         FINISHED,
@@ -72,17 +99,24 @@ _ROWS = (
         )""",
         "SELECT {id}, {channel}, '', 'server_error', 'E', 'no', 1, {at} + i * 2 FROM s",
     ),
+    (RECENT_MINUTES * CHANNELS, 3, *_tally(minutes=1)),
+    (QUARTERS * CHANNELS, 3, *_tally(minutes=15)),
     (
-        MINUTES * CHANNELS,
-        3,
-        """INSERT INTO {schema}tally (
-            minute, queue, function, upstream, tenant, enqueued, succeeded, dead, run_seconds, started_minute,
-            run_bucket, wait_bucket, first_final_at
+        DEAD,
+        4,
+        """INSERT INTO {schema}death (
+            minute, queue, function, upstream, reason, fingerprint, deaths, first_at, last_at, example_id
         )""",
         """SELECT
-            {minute} - i / 20, {channel}, '', '', 7, 6, 1, 12.0, {minute} - i / 20, i % 18, i % 11,
-            60.0 * ({minute} - i / 20)
+            {minute} - i * 81 / 250, {channel}, '', 'server_error', 'fingerprint' || (i % {fingerprints}), 1,
+            60.0 * ({minute} - i * 81 / 250), 60.0 * ({minute} - i * 81 / 250), {id}
         FROM s""",
+    ),
+    (
+        FINGERPRINTS,
+        5,
+        "INSERT INTO {schema}failure_group (fingerprint, error_class, shape, frame)",
+        "SELECT 'fingerprint' || i, 'E', 'no', 'app.py' FROM s",
     ),
 )
 
@@ -93,11 +127,13 @@ def statements(kind: str, schema: str) -> list[str]:
     found = []
     for count, number, insert, select in _ROWS:
         at = now - 500_000
-        values = {
+        values: dict[str, object] = {
             "id": _ID[kind].format(at=at, kind=number),
             "at": at,
             "minute": now // 60,
             "channel": _CHANNEL,
+            "count": count,
+            "fingerprints": FINGERPRINTS,
         }
         series, into = _SERIES[kind].format(count=count), insert.format(schema=schema)
         text = select.format(**values)
@@ -153,6 +189,33 @@ async def scrape(store: Store) -> None:
     expose(await read_metrics(store, [Pool()]))
 
 
+def history_of(since: str, step: str) -> Callable[[Store], Awaitable[None]]:
+    """Return what `tidegate stats` does for this time."""
+
+    async def read(store: Store) -> None:
+        await read_summaries(store, StatisticsFilters(since=since), by="time", step=step)
+
+    return read
+
+
+def groups_of(since: str) -> Callable[[Store], Awaitable[None]]:
+    """Return what `tidegate dead groups` does for this time."""
+
+    async def read(store: Store) -> None:
+        await list_failure_groups(store, DeathFilters(since=since), limit=20)
+
+    return read
+
+
+def deaths_of(since: str, step: str) -> Callable[[Store], Awaitable[None]]:
+    """Return what `tidegate dead stats` does for this time."""
+
+    async def read(store: Store) -> None:
+        await count_deaths(store, DeathFilters(since=since), step=step)
+
+    return read
+
+
 async def timed(work: Callable[[Store], Awaitable[None]], store: Store) -> tuple[float, float]:
     """Return the median and the least time of `ROUNDS` rounds in milliseconds."""
     times = []
@@ -165,6 +228,12 @@ async def timed(work: Callable[[Store], Awaitable[None]], store: Store) -> tuple
 
 FIGURES: dict[str, tuple[Callable[[Store], Awaitable[None]], float]] = {
     "metrics scrape": (scrape, MOST_SCRAPE_MS),
+    "stats, 24 hours": (history_of("24h", "hour"), MOST_HISTORY_MS),
+    "stats, 7 days by hour": (history_of("7d", "hour"), MOST_HISTORY_MS),
+    "stats, 40 days": (history_of("40d", "day"), MOST_HISTORY_MS),
+    "dead stats, 40 days": (deaths_of("40d", "day"), MOST_HISTORY_MS),
+    "dead groups, 24 hours": (groups_of("24h"), MOST_HISTORY_MS),
+    "dead groups, 40 days": (groups_of("40d"), MOST_HISTORY_MS),
 }
 """What is measured, and the most milliseconds it may take."""
 STORES = {"sqlite": sqlite_store, "postgres": postgres_store}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -14,8 +14,8 @@ from tidegate.cli.formatting import format_duration
 from tidegate.cli.output import print_json, print_message
 from tidegate.cli.table import print_table
 from tidegate.operations import history
-from tidegate.operations.history import STEP_MINUTES, StatisticsFilters
-from tidegate.operations.statistics import Summary, summarise
+from tidegate.operations.history import STEP_MINUTES, By, StatisticsFilters
+from tidegate.operations.statistics import Summary, read_summaries, summary
 from tidegate.store.history_rows import Counts, TenantStatisticsRow
 
 _COUNTS = {
@@ -77,23 +77,23 @@ def command(
             raise click.UsageError("tenants are not counted by queue, function or upstream")
         run(_show_tenants(location, filters, as_json))
     else:
-        run(_show(location, filters, by, step, as_json))
+        run(_show(location, filters, cast(By, by), step, as_json))
 
 
 async def _show(
-    location: StoreLocation, filters: StatisticsFilters, by: str, step: str, as_json: bool
+    location: StoreLocation, filters: StatisticsFilters, by: By, step: str, as_json: bool
 ) -> None:
     async with opened_store(location) as store:
-        found = await history.read_statistics(store, filters, step=step)
-    if as_json:
-        for row in found:
-            print_json(
-                statistics_json(row.at, row.queue, row.function, row.upstream, summarise([row], "time")[0])
-            )
-    elif found:
+        if as_json:
+            for row in await history.read_statistics(store, filters, step=step):
+                sums = summary(row.at, row)
+                print_json(statistics_json(row.at, row.queue, row.function, row.upstream, sums))
+            return
+        found = await read_summaries(store, filters, by=by, step=step)
+    if found:
         rows = [
             [format_period(each.key, step) if by == "time" else each.key or "-", *_cells(each)]
-            for each in summarise(found, by)
+            for each in found
         ]
         heads = ["FROM (UTC)" if by == "time" else by.upper(), *_COUNTS, *_TIMES, *_USAGE]
         print_table(heads, rows, numbers=heads[1:], optional=_OPTIONAL, shorten=heads[:1])

@@ -61,8 +61,23 @@ class StatisticsFilters(HistoryFilters, total=False):
     upstream: str | None
 
 
-async def read_statistics(store: Store, filters: StatisticsFilters, *, step: str) -> list[StatisticsRow]:
+By = Literal["time", "queue", "function", "upstream"]
+"""What one line of a summary is about."""
+
+_WHOLE_TIME = 1_000_000 * STEP_MINUTES["day"]
+
+
+async def read_statistics(
+    store: Store, filters: StatisticsFilters, *, step: str, by: By | None = None
+) -> list[StatisticsRow]:
     """Return counters of tasks and runs by period, queue, function and upstream, oldest first.
+
+    Args:
+        store: Has the counters.
+        filters: Which counters.
+        step: The length of a period: `minute`, `hour` or `day`.
+        by: Sum them by period alone, or over the whole time by one name; None to keep all apart. The other
+            names of each row are empty then.
 
     Raises:
         OptionError: A value is invalid, or the answer would have too many periods.
@@ -71,8 +86,13 @@ async def read_statistics(store: Store, filters: StatisticsFilters, *, step: str
     require_names(filters, StatisticsFilters.__annotations__)
     which = await _range(store, filters)
     which = replace(which, upstream=filters.get("upstream"))
-    require_few_periods(which, minutes)
-    return await store.get_statistics(which, step_minutes=minutes)
+    if by in (None, "time"):
+        require_few_periods(which, minutes)
+    if by is None:
+        return await store.get_statistics(which, step_minutes=minutes)
+    if by == "time":
+        return await store.get_statistics(which, step_minutes=minutes, apart=())
+    return await store.get_statistics(which, step_minutes=_WHOLE_TIME, apart=(by,))
 
 
 async def read_tenant_statistics(

@@ -1,19 +1,17 @@
-"""Sum counters of channels over periods, queues, functions or upstreams, with estimated percentiles."""
+"""Counters of periods, queues, functions or upstreams for people, with estimated percentiles."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from tidegate.domain.durations import estimate_percentile
+from tidegate.operations.history import By, StatisticsFilters, read_statistics
 from tidegate.store.history_rows import Counts, StatisticsRow
+from tidegate.store.protocol import Store
 
-By = Literal["time", "queue", "function", "upstream"]
-"""What one line of a summary is about."""
-
-_KEYS: dict[str, Callable[[StatisticsRow], Any]] = {
+_KEYS: dict[By, Callable[[StatisticsRow], Any]] = {
     "time": lambda row: row.at,
     "queue": lambda row: row.queue,
     "function": lambda row: row.function,
@@ -34,40 +32,34 @@ class Summary:
     wait_p95: float | None
 
 
-def summarise(rows: Iterable[StatisticsRow], by: str) -> list[Summary]:
-    """Return the sums by one key: periods in their order, names with the most finished tasks first."""
-    groups: dict[Any, list[StatisticsRow]] = {}
-    for row in rows:
-        groups.setdefault(_KEYS[by](row), []).append(row)
-    found = [summary(key, group) for key, group in sorted(groups.items())]
+async def read_summaries(store: Store, filters: StatisticsFilters, *, by: By, step: str) -> list[Summary]:
+    """Return the sums by one key: periods in their order, names with the most finished tasks first.
+
+    Raises:
+        OptionError: A value is invalid, or the answer would have too many periods.
+    """
+    rows = await read_statistics(store, filters, step=step, by=by)
+    found = sorted((summary(_KEYS[by](row), row) for row in rows), key=lambda each: each.key)
     if by != "time":
         found.sort(key=lambda each: -each.counts.succeeded - each.counts.dead)
     return found
 
 
-def summary(key: Any, rows: Iterable[StatisticsRow]) -> Summary:
-    """Return the sums of these rows."""
-    rows = list(rows)
-    sums: Counter[str] = Counter()
-    runs: Counter[int] = Counter()
-    waits: Counter[int] = Counter()
-    for row in rows:
-        sums.update(asdict(row.counts))
-        runs.update(row.run_times)
-        waits.update(row.wait_times)
+def summary(key: Any, row: StatisticsRow) -> Summary:
+    """Return the counters of a row with their percentiles."""
     return Summary(
         key,
-        Counts(**sums),
-        estimate_percentile(runs, 0.5),
-        estimate_percentile(runs, 0.95),
-        estimate_percentile(waits, 0.5),
-        estimate_percentile(waits, 0.95),
+        row.counts,
+        estimate_percentile(row.run_times, 0.5),
+        estimate_percentile(row.run_times, 0.95),
+        estimate_percentile(row.wait_times, 0.5),
+        estimate_percentile(row.wait_times, 0.95),
     )
 
 
 def period_fields(row: StatisticsRow) -> dict[str, Any]:
     """Return the fields that people see of one channel's counters in one period, without its moment."""
-    sums = summary(row.at, [row])
+    sums = summary(row.at, row)
     return {
         "queue": row.queue,
         "function": row.function,

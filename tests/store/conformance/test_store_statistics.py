@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from dataclasses import astuple, replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_back_ends import BackEnd
@@ -16,6 +17,7 @@ from tidegate.domain.calls import CallSummary
 from tidegate.domain.durations import bucket_of
 from tidegate.domain.outcome import Cancelled, Released, Succeeded
 from tidegate.domain.usage import UsageTotals
+from tidegate.store.common.periods import WHOLE_TIME
 from tidegate.store.history_rows import Counts, HistoryRange, StatisticsRow
 from tidegate.store.protocol import Store
 
@@ -191,6 +193,21 @@ async def test_times_are_kept_by_the_minute_for_six_hours_and_counts_for_two_day
     assert (hour.counts.succeeded, hour.run_times) == (1, {0: 3})
 
 
+async def test_names_that_are_not_kept_apart_are_summed(build: Build, clock: SettableClock) -> None:
+    for queue, upstream in (("main", "model"), ("main", ""), ("other", "model")):
+        task = await build.run(queue=queue, upstream=upstream)
+        clock.advance(2)
+        await build.done(succeeded(task.fence))
+    for _ in range(2):
+        row, other = await build.store.get_statistics(EVER, step_minutes=1440, apart=("queue",))
+        assert (row.queue, row.function, row.upstream) == ("main", "", "")
+        assert (row.counts.succeeded, row.run_times) == (2, {bucket_of(2.0): 2})
+        assert (other.queue, other.counts.succeeded) == ("other", 1)
+        (every,) = await build.store.get_statistics(EVER, step_minutes=60, apart=())
+        assert (every.at, every.counts.succeeded) == (START, 3)
+        await build.store.compact_history()
+
+
 async def test_tenants_are_counted_by_the_hour(build: Build, clock: SettableClock) -> None:
     await build.enqueue(2, queue="main", tenant="acme")
     task = await build.run(tenant="other")
@@ -209,7 +226,21 @@ async def test_tenants_are_counted_by_the_hour(build: Build, clock: SettableCloc
 
 
 async def total(store: Store, until: float) -> tuple[Counts, Counter[int], Counter[int]]:
-    rows = await store.get_statistics(HistoryRange(0.0, until), step_minutes=1440)
+    """Return the sums, which are the same by the minute, the hour and the day, and of the whole time."""
+    which = HistoryRange(0.0, until)
+    sums, *others = [
+        summed(await store.get_statistics(which, step_minutes=step)) for step in (1, 60, 1440, WHOLE_TIME)
+    ]
+    by_queue = await store.get_statistics(which, step_minutes=WHOLE_TIME, apart=("queue",))
+    assert {row.at for row in by_queue} == {0.0}
+    assert len(by_queue) == len({row.queue for row in by_queue})
+    for other in (*others, summed(by_queue)):
+        assert astuple(other[0]) == pytest.approx(astuple(sums[0]), abs=0.01)
+        assert other[1:] == sums[1:]
+    return sums
+
+
+def summed(rows: list[StatisticsRow]) -> tuple[Counts, Counter[int], Counter[int]]:
     sums = [sum(values) for values in zip(*(astuple(row.counts) for row in rows), strict=True)]
     runs = sum((Counter(row.run_times) for row in rows), Counter[int]())
     waits = sum((Counter(row.wait_times) for row in rows), Counter[int]())

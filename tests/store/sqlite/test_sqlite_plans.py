@@ -136,7 +136,6 @@ async def test_batches_by_id_search_and_never_scan(
         ("delete_expired", "dead", (0.0, 10)),
         ("delete_expired", "has_expired_keys", (0.0,)),
         ("get_queue_stats", "done", (1, 2)),
-        ("get_queue_stats", "done_before", ("q", 1)),
         ("commit_batch", "keyed", ("s", 0, 10)),
         ("commit_batch", "losers", ("s",)),
         ("enqueue_part", "last_position", ("s",)),

@@ -2,49 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import msgspec
-
 from tidegate.domain.failure import Failure
 from tidegate.domain.fingerprint import Fingerprint, fingerprint_of
 from tidegate.store.common.outcomes import EndedRunRow, UnsuccessfulOutcome, get_failure
+from tidegate.store.common.periods import WHOLE_TIME, days_of, minutes_of
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
 from tidegate.store.history_rows import DeathCountRow, FailureGroupRow, HistoryRange
-
-MINUTE_SPAN, HOUR_SPAN, DAY_SPAN = 1, 60, 1440
-MINUTES_KEPT = 2 * DAY_SPAN
-"""Age in minutes from which history is kept by the hour."""
-TIMES_KEPT = 6 * HOUR_SPAN
-"""The same for run and wait times, which have several rows for each row of counts."""
-HOURS_KEPT = 35 * DAY_SPAN
-"""Age in minutes from which it is kept by the day."""
-DAYS_KEPT = 400 * DAY_SPAN
-"""Age in minutes from which it is deleted: a year can be compared with the one before."""
-
-
-class CompactionStep(NamedTuple):
-    """Rows of one span become rows of a longer one."""
-
-    span: int
-    longer: int
-    age: int
-    """Minutes after which this is done."""
-
-
-TIMES_STEP = CompactionStep(MINUTE_SPAN, HOUR_SPAN, TIMES_KEPT)
-HOUR_STEP = CompactionStep(MINUTE_SPAN, HOUR_SPAN, MINUTES_KEPT)
-DAY_STEP = CompactionStep(HOUR_SPAN, DAY_SPAN, HOURS_KEPT)
-STEPS = (CompactionStep(0, MINUTE_SPAN, 2), HOUR_STEP, DAY_STEP)
-
-
-def compaction_limit(now: float, step: CompactionStep) -> int:
-    """Return the minute before which rows are summed, which is the first of a longer period."""
-    minute = int(now // 60) - step.age
-    return minute - minute % step.longer
 
 
 class _Group(NamedTuple):
@@ -90,9 +59,17 @@ class DeathTotals:
 
 async def count_deaths(db: Session, which: HistoryRange, *, step_minutes: int) -> list[DeathCountRow]:
     """Return the deaths by period, queue, function and reason, oldest first."""
-    first, end = minutes_of(which)
+    first, after = minutes_of(which)
+    days = days_of(first, after, step_minutes, await db.now())
     rows = await db.rows(
-        db.sql("deaths")["count"], first, end, step_minutes, which.queue, which.function, which.reason
+        db.sql("deaths")["count"],
+        first,
+        after,
+        *days,
+        step_minutes,
+        which.queue,
+        which.function,
+        which.reason,
     )
     return [
         DeathCountRow(minute * 60.0, queue, function, reason, int(deaths))
@@ -100,27 +77,50 @@ async def count_deaths(db: Session, which: HistoryRange, *, step_minutes: int) -
     ]
 
 
+@dataclass(slots=True)
+class _FailureGroup:
+    """The deaths with one fingerprint."""
+
+    deaths: int = 0
+    first_at: float = math.inf
+    last_at: float = 0.0
+    functions: set[str] = field(default_factory=set)
+    queues: set[str] = field(default_factory=set)
+    reasons: set[str] = field(default_factory=set)
+
+
 async def list_failure_groups(db: Session, which: HistoryRange, *, limit: int = 50) -> list[FailureGroupRow]:
     """Return the deaths by fingerprint, the most first."""
-    first, end = minutes_of(which)
-    rows = await db.rows(
-        db.sql("deaths")["groups"], first, end, which.queue, which.function, which.reason, limit
+    first, after = minutes_of(which)
+    days = days_of(first, after, WHOLE_TIME, await db.now())
+    sql, groups = db.sql("deaths"), dict[str, _FailureGroup]()
+    for fingerprint, queue, function, reason, deaths, first_at, last_at in await db.rows(
+        sql["groups"], first, after, *days, which.queue, which.function, which.reason
+    ):
+        group = groups.setdefault(fingerprint, _FailureGroup())
+        group.deaths += int(deaths)
+        group.first_at, group.last_at = min(group.first_at, first_at), max(group.last_at, last_at)
+        group.functions.add(function)
+        group.queues.add(queue)
+        group.reasons.add(reason)
+    chosen = dict(sorted(groups.items(), key=lambda each: (-each[1].deaths, each[0]))[:limit])
+    described = await db.run_each(
+        sql["described"], [(fingerprint, group.last_at) for fingerprint, group in chosen.items()]
     )
-    return [_failure_group(db, *row) for row in rows]
+    texts = {fingerprint: columns for fingerprint, *columns in described}
+    return [
+        _failure_group_row(db, fingerprint, group, *texts[fingerprint])
+        for fingerprint, group in chosen.items()
+    ]
 
 
-def _failure_group(
+def _failure_group_row(
     db: Session,
     fingerprint: str,
+    group: _FailureGroup,
     error_class: str | None,
     shape: str | None,
     frame: str | None,
-    deaths: int,
-    first_at: float,
-    last_at: float,
-    functions: str,
-    queues: str,
-    reasons: str,
     example: Any,
 ) -> FailureGroupRow:
     return FailureGroupRow(
@@ -128,23 +128,14 @@ def _failure_group(
         error_class or "",
         shape or "",
         frame or "",
-        int(deaths),
-        first_at,
-        last_at,
-        _names(functions),
-        _names(queues),
-        _names(reasons),
+        group.deaths,
+        group.first_at,
+        group.last_at,
+        tuple(sorted(group.functions)),
+        tuple(sorted(group.queues)),
+        tuple(sorted(group.reasons)),
         db.text(example),
     )
-
-
-def minutes_of(which: HistoryRange) -> tuple[int, int]:
-    """Return the first minute of a range, and the one after its last."""
-    return int(which.since // 60), int(-(-which.until // 60))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(sorted(msgspec.json.decode(text, type=list[str])))
 
 
 def _storable_fingerprint(failure: Failure) -> Fingerprint:

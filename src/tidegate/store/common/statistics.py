@@ -2,53 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from tidegate.store.common.deaths import DAY_STEP, HOUR_STEP, TIMES_STEP, compaction_limit, minutes_of
+from tidegate.store.common.periods import (
+    DAY_STEP,
+    HOUR_STEP,
+    TIMES_STEP,
+    Minutes,
+    compaction_limit,
+    minutes_of,
+    rows_of,
+)
 from tidegate.store.common.session import Session
 from tidegate.store.history_rows import Counts, HistoryRange, StatisticsRow, TenantStatisticsRow
 
-_TimesByChannel = dict[tuple[Any, ...], dict[str, dict[int, int]]]
+_NAMES = ("queue", "function", "upstream")
+_COUNTS = 12
 
 
-async def get_statistics(db: Session, which: HistoryRange, *, step_minutes: int) -> list[StatisticsRow]:
-    """Return the counters by period, queue, function and upstream, oldest first."""
-    sql = db.sql("get_statistics")
-    now = await db.now()
-    first, end = _minutes(which, now)
-    chosen = (end, step_minutes, which.queue, which.function, which.upstream)
-    times: _TimesByChannel = {}
-    first_time = first - first % 60 if first < compaction_limit(now, TIMES_STEP) else first
-    for *channel, kind, bucket, runs in await db.rows(sql["times"], first_time, *chosen):
-        times.setdefault(tuple(channel), {}).setdefault(kind, {})[bucket] = int(runs)
+async def get_statistics(
+    db: Session, which: HistoryRange, *, step_minutes: int, apart: Collection[str] = _NAMES
+) -> list[StatisticsRow]:
+    """Return the counters by period and by the names that are kept apart, oldest first."""
+    sql, now = db.sql("get_statistics"), await db.now()
+    kept = [name in apart for name in _NAMES]
+    chosen = (step_minutes, which.queue, which.function, which.upstream, *kept)
+    counts: dict[tuple[Any, ...], list[Any]] = {}
+    counted = rows_of(which, step_minutes, now, oldest_minutes=compaction_limit(now, HOUR_STEP))
+    for part in await _read(db, sql, ("sums", "minutes", "recent"), counted, chosen):
+        sums = counts.setdefault(tuple(part[:4]), [0] * _COUNTS)
+        for position, value in enumerate(part[4:]):
+            sums[position] += value
+    times: dict[tuple[Any, ...], dict[str, dict[int, int]]] = {}
+    measured = rows_of(which, step_minutes, now, oldest_minutes=compaction_limit(now, TIMES_STEP))
+    for *channel, kind, bucket, runs in await _read(
+        db, sql, ("time_sums", "time_minutes", "recent_times"), measured, chosen
+    ):
+        by_bucket = times.setdefault(tuple(channel), {}).setdefault(kind, {})
+        by_bucket[bucket] = by_bucket.get(bucket, 0) + int(runs)
     rows = []
-    for minute, queue, function, upstream, *counts in await db.rows(sql["counts"], first, *chosen):
-        mine = times.get((minute, queue, function, upstream), {})
+    for channel in sorted(counts.keys() | times.keys()):
+        minute, queue, function, upstream = channel
+        mine = times.get(channel, {})
+        sums = _counts(counts.get(channel, [0] * _COUNTS))
         rows.append(
             StatisticsRow(
-                minute * 60.0,
-                queue,
-                function,
-                upstream,
-                _counts(counts),
-                mine.get("run", {}),
-                mine.get("wait", {}),
+                minute * 60.0, queue, function, upstream, sums, mine.get("run", {}), mine.get("wait", {})
             )
         )
     return rows
+
+
+async def _read(
+    db: Session,
+    sql: Mapping[str, str],
+    names: tuple[str, str, str],
+    rows: Sequence[Minutes],
+    chosen: tuple[Any, ...],
+) -> list[Sequence[Any]]:
+    """Return what the statements for sums, for minutes and for what is not folded yet find."""
+    sums, minutes, recent = names
+    whole = Minutes(0, min(each.first for each in rows), max(each.after for each in rows))
+    return [
+        *await db.run_each(sql[sums], [each for each in rows if each.span > 1], *chosen),
+        *await db.run_each(sql[minutes], [each for each in rows if each.span == 1], *chosen),
+        *await db.run_each(sql[recent], [whole], *chosen),
+    ]
 
 
 async def get_tenant_statistics(
     db: Session, which: HistoryRange, *, tenant: str | None = None, limit: int = 50
 ) -> list[TenantStatisticsRow]:
     """Return the counters of tenants over the whole range, those with the most tasks first."""
-    first, end = _minutes(which, await db.now())
+    first, end = _widened(which, await db.now())
     rows = await db.rows(db.sql("get_statistics")["tenants"], first - first % 60, end, tenant, limit)
     return [TenantStatisticsRow(name, _counts(counts)) for name, *counts in rows]
 
 
-def _minutes(which: HistoryRange, now: float) -> tuple[int, int]:
+def _widened(which: HistoryRange, now: float) -> tuple[int, int]:
     """Return the first minute and the one after the last. Old counters are those of an hour or a day."""
     first, end = minutes_of(which)
     if first < compaction_limit(now, HOUR_STEP):

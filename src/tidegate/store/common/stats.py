@@ -32,8 +32,7 @@ async def get_queue_stats(db: Session, unserved: UnservedReason | None = None) -
     builder.add_counts("dead", await db.rows(sql["dead"]))
     builder.add_batches(await db.rows(sql["enqueue_batch_task"]))
     builder.add_finished(await db.rows(sql["done"], first, int(now // 60) - 1), now)
-    before = await db.run_each(sql["done_before"], [(queue,) for queue in builder.queues], first)
-    builder.set_history(now, {queue for (queue,) in before})
+    builder.set_history(now, dict(map(tuple, await db.rows(sql["done_ever"]))))
     return builder.build()
 
 

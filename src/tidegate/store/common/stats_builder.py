@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidegate.limits.pauses import Pauses
@@ -75,18 +75,13 @@ class QueueStatsBuilder:
                 self._by_queue[queue].update(done_last_minute=lately, done_last_10_minutes=done)
                 self._firsts[queue] = first_final_at
 
-    @property
-    def queues(self) -> list[str]:
-        """Return the queues added so far."""
-        return list(self._by_queue)
-
-    def set_history(self, now: float, done_before: Collection[str]) -> None:
+    def set_history(self, now: float, done_ever: Mapping[str, int]) -> None:
         """Set the length of the period for which completions were counted.
 
-        `done_before` has the queues that finished tasks before the window.
+        `done_ever` has the number of tasks of each queue that ever became final.
         """
         for queue, mine in self._by_queue.items():
-            if queue in done_before:
+            if done_ever.get(queue, 0) > mine.get("done_last_10_minutes", 0):
                 mine["history_seconds"] = now - first_window_minute(now) * 60.0
             elif queue in self._firsts:
                 mine["history_seconds"] = max(1.0, now - self._firsts[queue])

@@ -1,13 +1,13 @@
-"""Fold counters into the roll-up, and replace old ones by the sums of longer periods."""
+"""Fold counters into the roll-up, and delete those of minutes and hours when they are old."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from tidegate.store.common.deaths import (
+from tidegate.store.common.periods import (
     DAY_STEP,
+    DEATH_STEPS,
     HOUR_STEP,
-    STEPS,
     TIMES_STEP,
     CompactionStep,
     compaction_limit,
@@ -19,12 +19,12 @@ from tidegate.store.postgres.statements import load
 _DEATHS = load("deaths")
 _SQL = load("compact_history")
 
-_ROLLUP = (
-    (TIMES_STEP, ("time_minutes",)),
-    (HOUR_STEP, ("minutes",)),
-    (DAY_STEP, ("hours", "time_hours", "tenant_hours")),
+_OLD = (
+    (TIMES_STEP, (_SQL["old_time_minutes"],)),
+    (HOUR_STEP, (_SQL["old_minutes"],)),
+    (DAY_STEP, (_SQL["old_hours"], _SQL["old_time_hours"], _DEATHS["old_hours"])),
 )
-"""The statements of each step. Tenants are counted by the hour from the start."""
+"""What deletes the rows that each step makes superfluous: the sums of longer periods are made by the fold."""
 
 _FOLD_ROWS = 10_000
 
@@ -36,17 +36,16 @@ async def fold(database: Database) -> None:
 
 
 async def compact(database: Database, limit: int) -> int:
-    """Fold, then sum rows, at most `limit` for each step; return how many were replaced by sums."""
+    """Fold, then compact at most `limit` rows of each kind; return how many were summed or deleted."""
     await fold(database)
-    replaced = 0
-    for step in STEPS:
-        replaced += await database.transact(partial(_compact_deaths, step=step, limit=limit))
-    for step, statements in _ROLLUP:
+    done = 0
+    for step in DEATH_STEPS:
+        done += await database.transact(partial(_compact_deaths, step=step, limit=limit))
+    done += await database.transact(partial(_compact_tenants, limit=limit))
+    for step, statements in _OLD:
         for statement in statements:
-            replaced += await database.transact(
-                partial(_compact_rollup, step=step, statement=statement, limit=limit)
-            )
-    return replaced
+            done += await database.transact(partial(_delete_old, step=step, statement=statement, limit=limit))
+    return done
 
 
 async def _compact_deaths(db: PostgresSession, *, step: CompactionStep, limit: int) -> int:
@@ -55,6 +54,10 @@ async def _compact_deaths(db: PostgresSession, *, step: CompactionStep, limit: i
     return replaced
 
 
-async def _compact_rollup(db: PostgresSession, *, step: CompactionStep, statement: str, limit: int) -> int:
-    replaced: int = await db.value(_SQL[statement], compaction_limit(await db.now(), step), limit)
+async def _compact_tenants(db: PostgresSession, *, limit: int) -> int:
+    replaced: int = await db.value(_SQL["tenant_hours"], compaction_limit(await db.now(), DAY_STEP), limit)
     return replaced
+
+
+async def _delete_old(db: PostgresSession, *, step: CompactionStep, statement: str, limit: int) -> int:
+    return await db.run(statement, compaction_limit(await db.now(), step), limit)

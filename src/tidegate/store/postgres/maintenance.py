@@ -5,7 +5,7 @@ Each step of a deletion is a short transaction that skips rows which another mac
 
 from __future__ import annotations
 
-from tidegate.store.common.deaths import DAYS_KEPT
+from tidegate.store.common.periods import DAYS_KEPT
 from tidegate.store.common.upkeep import (
     AUDIT_KEPT_SECONDS,
     BATCH_KEPT_SECONDS,
@@ -57,7 +57,7 @@ async def delete_expired(
         )
 
     async def deaths(db: PostgresSession) -> int:
-        gone = await db.run(_DEATHS["old"], int(await db.now() // 60) - DAYS_KEPT, limit)
+        gone = await db.run(_DEATHS["old_days"], int(await db.now() // 60) - DAYS_KEPT, limit)
         if gone:
             await db.run(_DEATHS["unused_groups"])
         return gone

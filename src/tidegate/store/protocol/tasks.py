@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from tidegate.domain.spec import Priority
@@ -165,7 +165,13 @@ class Statistics(Protocol):
     async def list_failure_groups(self, which: HistoryRange, *, limit: int = 50) -> list[FailureGroupRow]:
         """Return the deaths by fingerprint, the most first."""
 
-    async def get_statistics(self, which: HistoryRange, *, step_minutes: int) -> list[StatisticsRow]:
+    async def get_statistics(
+        self,
+        which: HistoryRange,
+        *,
+        step_minutes: int,
+        apart: Collection[str] = ("queue", "function", "upstream"),
+    ) -> list[StatisticsRow]:
         """Return counters of tasks and runs by period, queue, function and upstream, oldest first.
 
         A task counts as enqueued, cancelled or dead when that happens, a run as started when it starts.
@@ -174,7 +180,9 @@ class Statistics(Protocol):
         Args:
             which: When, and which.
             step_minutes: Length of a period: 1, 60 or 1,440. Counters older than two days, and times older
-                than six hours, are those of an hour, and older than 35 days those of a day.
+                than six hours, are those of an hour, and older than 35 days those of a day. A day times a
+                million: one period that begins at 0.
+            apart: The names by which counters are kept apart; the others are empty in the result.
         """
 
     async def get_tenant_statistics(

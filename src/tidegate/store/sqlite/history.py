@@ -1,13 +1,13 @@
-"""Fold counters into the roll-up, and replace old ones by the sums of longer periods."""
+"""Fold counters into the roll-up, and delete those of minutes and hours when they are old."""
 
 from __future__ import annotations
 
 import apsw
 
-from tidegate.store.common.deaths import (
+from tidegate.store.common.periods import (
     DAY_STEP,
+    DEATH_STEPS,
     HOUR_STEP,
-    STEPS,
     TIMES_STEP,
     CompactionStep,
     compaction_limit,
@@ -21,50 +21,62 @@ _SQL = load("compact_history")
 _FOLD_ROWS = 5_000
 """Rows of the tally in one transaction: it holds the write lock for some ten milliseconds."""
 
-_FOLD = ("fold", "fold_times", "fold_tenants", "fold_totals", "fold_total_times", "drop_folded")
-_ROLLUP = (
-    (TIMES_STEP, "next_time_minute", ("sum_times", "drop_times")),
-    (HOUR_STEP, "next_minute", ("sum_period", "drop_period")),
-    (
-        DAY_STEP,
-        "next_hour",
-        ("sum_period", "drop_period", "sum_times", "drop_times", "sum_tenants", "drop_tenants"),
-    ),
+_FOLD = (
+    "fold",
+    "fold_sums",
+    "fold_times",
+    "fold_time_sums",
+    "fold_tenants",
+    "fold_totals",
+    "fold_total_times",
+    "drop_folded",
 )
-"""For each step: what finds its oldest row, and what sums a period. No tenant is counted by the minute."""
+_OLD = (
+    (TIMES_STEP, _SQL, ("old_time_minutes",)),
+    (HOUR_STEP, _SQL, ("old_minutes",)),
+    (DAY_STEP, _SQL, ("old_hours", "old_time_hours")),
+    (DAY_STEP, _DEATHS, ("old_hours",)),
+)
+"""What deletes the rows that each step makes superfluous: the sums of longer periods are made by the fold."""
 
 
 def precheck_compact(db: apsw.Connection, now: float) -> int | None:
     """Return 0 if there is nothing to fold and no counter is old enough; None otherwise."""
     has_work = (
         query.value(db, _SQL["last_folded"], (1,)) is not None
-        or any(_next_period(db, now, step) is not None for step in STEPS)
-        or any(_next_rollup(db, now, step, find) is not None for step, find, _ in _ROLLUP)
+        or any(_next_period(db, now, step) is not None for step in DEATH_STEPS)
+        or _next_tenant_day(db, now) is not None
+        or any(
+            query.value(db, sql[f"has_{name}"], (compaction_limit(now, step),))
+            for step, sql, names in _OLD
+            for name in names
+        )
     )
     return None if has_work else 0
 
 
 def compact(db: apsw.Connection, now: float, limit: int) -> int:
-    """Fold, then sum periods, the oldest first, until about `limit` rows were replaced; return how many were.
+    """Fold, then compact about `limit` rows, the oldest first; return how many were summed or deleted.
 
     If there is more to fold, the answer is `limit`.
     """
     if _fold(db) == _FOLD_ROWS:
         return limit
-    replaced = 0
-    for step in STEPS:
-        while replaced < limit and (first := _next_period(db, now, step)) is not None:
+    done = 0
+    for step in DEATH_STEPS:
+        while done < limit and (first := _next_period(db, now, step)) is not None:
+            if step.span == 0:
+                db.execute(_DEATHS["sum_days"], (first,))
             db.execute(_DEATHS["sum_period"], (step.span, first, step.longer))
-            before = db.total_changes()
-            db.execute(_DEATHS["drop_period"], (step.span, first, step.longer))
-            replaced += db.total_changes() - before
-    for step, find, statements in _ROLLUP:
-        while replaced < limit and (first := _next_rollup(db, now, step, find)) is not None:
-            before = db.total_changes()
-            for statement in statements:
-                db.execute(_SQL[statement], (first, step.longer))
-            replaced += db.total_changes() - before
-    return replaced
+            done += _changed(db, _DEATHS["drop_period"], (step.span, first, step.longer))
+    while done < limit and (first := _next_tenant_day(db, now)) is not None:
+        db.execute(_SQL["sum_tenants"], (first, DAY_STEP.longer))
+        done += _changed(db, _SQL["drop_tenants"], (first, DAY_STEP.longer))
+    for step, sql, names in _OLD:
+        for name in names:
+            if done < limit:
+                done += _changed(db, sql[name], (compaction_limit(now, step), limit - done))
+    return done
 
 
 def _fold(db: apsw.Connection) -> int:
@@ -74,8 +86,13 @@ def _fold(db: apsw.Connection) -> int:
         return 0
     for statement in _FOLD[:-1]:
         db.execute(_SQL[statement], (last,))
+    return _changed(db, _SQL["drop_folded"], (last,))
+
+
+def _changed(db: apsw.Connection, statement: str, values: tuple[object, ...]) -> int:
+    """Run a statement; return how many rows it changed."""
     before = db.total_changes()
-    db.execute(_SQL["drop_folded"], (last,))
+    db.execute(statement, values)
     return db.total_changes() - before
 
 
@@ -85,7 +102,7 @@ def _next_period(db: apsw.Connection, now: float, step: CompactionStep) -> int |
     return None if minute is None else minute - minute % step.longer
 
 
-def _next_rollup(db: apsw.Connection, now: float, step: CompactionStep, find: str) -> int | None:
-    """Return the first minute of the oldest period of counters that may be summed; None if there is none."""
-    minute: int | None = query.value(db, _SQL[find], (compaction_limit(now, step),))
-    return None if minute is None else minute - minute % step.longer
+def _next_tenant_day(db: apsw.Connection, now: float) -> int | None:
+    """Return the first minute of the oldest day of tenants that may be summed; None if there is none."""
+    minute: int | None = query.value(db, _SQL["next_tenant_hour"], (compaction_limit(now, DAY_STEP),))
+    return None if minute is None else minute - minute % DAY_STEP.longer

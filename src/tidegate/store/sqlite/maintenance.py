@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from tidegate.store.common.deaths import DAYS_KEPT
+from tidegate.store.common.periods import DAYS_KEPT
 from tidegate.store.common.upkeep import (
     AUDIT_KEPT_SECONDS,
     BATCH_KEPT_SECONDS,
@@ -33,7 +33,7 @@ def precheck_delete_expired(
         or query.value(db, _EXPIRED["dead"], (now - dead_seconds, 1))
         or query.value(db, _EXPIRED["stale_batches"], (now - BATCH_KEPT_SECONDS,))
         or query.value(db, _EXPIRED["has_old_rollups"], (_minute(now - ROLLUP_KEPT_SECONDS),))
-        or query.value(db, _DEATHS["has_old"], (_minute(now) - DAYS_KEPT,))
+        or query.value(db, _DEATHS["has_old_days"], (_minute(now) - DAYS_KEPT,))
         or query.value(db, _EXPIRED["has_old_audit"], (now - AUDIT_KEPT_SECONDS,))
         or query.value(db, _EXPIRED["has_old_fired_ticks"], (now - fired_ticks_kept(finished_seconds),))
         or query.value(db, _EXPIRED["has_old_unfired_ticks"], (now - TICK_KEPT_SECONDS,))
@@ -74,7 +74,7 @@ def _deleted(db: apsw.Connection, statement: str, before: float, limit: int) -> 
 def _delete_deaths(db: apsw.Connection, before: int, limit: int) -> int:
     """Delete old counts of deaths, and the descriptions that no count refers to any more."""
     changes = db.total_changes()
-    db.execute(_DEATHS["old"], (before, limit))
+    db.execute(_DEATHS["old_days"], (before, limit))
     gone = db.total_changes() - changes
     if gone:
         db.execute(_DEATHS["unused_groups"])

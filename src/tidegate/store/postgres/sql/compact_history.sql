@@ -1,7 +1,6 @@
--- compact_history: fold the rows that enqueue and finish appended to `tally` into the roll-up, then replace the counters
--- of minutes by those of their hour, and of hours by those of their day, where they are old enough. The counters of an
--- hour are in the row of its first minute, those of a day in the row of its first. So the sums never change. Two
--- processes take different rows at the same time.
+-- compact_history: fold the rows that enqueue and finish appended to `tally` into the roll-up: by minute, hour and day.
+-- Rows of minutes and hours are deleted when they are old. Tenants are counted by the hour, and old hours are summed by the
+-- day: the counters of a day are in the row of its first hour. Two processes take different rows at the same time.
 
 -- name: fold
 -- 1 how many rows at most
@@ -58,6 +57,34 @@ folded AS (
         input_tokens = r.input_tokens + excluded.input_tokens,
         output_tokens = r.output_tokens + excluded.output_tokens
 ),
+sums AS (
+    INSERT INTO /*schema*/rollup_sum AS r (
+        span, minute, queue, function, upstream, enqueued, started, succeeded, dead, cancelled, retried, released,
+        run_seconds, wait_seconds, calls, input_tokens, output_tokens
+    )
+    SELECT
+        s.span, c.minute - c.minute % s.span AS period, c.queue, c.function, c.upstream, sum(c.enqueued), sum(c.started),
+        sum(c.succeeded), sum(c.dead), sum(c.cancelled), sum(c.retried), sum(c.released), sum(c.run_seconds),
+        sum(c.wait_seconds), sum(c.calls), sum(c.input_tokens), sum(c.output_tokens)
+    FROM counts AS c
+    CROSS JOIN (VALUES (60), (1440)) AS s (span)
+    GROUP BY s.span, period, c.queue, c.function, c.upstream
+    ORDER BY s.span, period, c.queue, c.function, c.upstream
+    ON CONFLICT (span, minute, queue, function, upstream) DO UPDATE
+    SET
+        enqueued = r.enqueued + excluded.enqueued,
+        started = r.started + excluded.started,
+        succeeded = r.succeeded + excluded.succeeded,
+        dead = r.dead + excluded.dead,
+        cancelled = r.cancelled + excluded.cancelled,
+        retried = r.retried + excluded.retried,
+        released = r.released + excluded.released,
+        run_seconds = r.run_seconds + excluded.run_seconds,
+        wait_seconds = r.wait_seconds + excluded.wait_seconds,
+        calls = r.calls + excluded.calls,
+        input_tokens = r.input_tokens + excluded.input_tokens,
+        output_tokens = r.output_tokens + excluded.output_tokens
+),
 measured AS (
     SELECT minute, queue, function, upstream, 'run' AS kind, run_bucket AS bucket, runs
     FROM gone
@@ -74,6 +101,17 @@ times AS (
     GROUP BY minute, queue, function, upstream, kind, bucket
     ORDER BY minute, queue, function, upstream, kind, bucket
     ON CONFLICT (minute, queue, function, upstream, kind, bucket) DO UPDATE
+    SET runs = r.runs + excluded.runs
+),
+time_sums AS (
+    INSERT INTO /*schema*/rollup_time_sum AS r (span, minute, queue, function, upstream, kind, bucket, runs)
+    SELECT
+        s.span, m.minute - m.minute % s.span AS period, m.queue, m.function, m.upstream, m.kind, m.bucket, sum(m.runs)
+    FROM measured AS m
+    CROSS JOIN (VALUES (60), (1440)) AS s (span)
+    GROUP BY s.span, period, m.queue, m.function, m.upstream, m.kind, m.bucket
+    ORDER BY s.span, period, m.queue, m.function, m.upstream, m.kind, m.bucket
+    ON CONFLICT (span, minute, queue, function, upstream, kind, bucket) DO UPDATE
     SET runs = r.runs + excluded.runs
 ),
 tenants AS (
@@ -141,163 +179,51 @@ total_times AS (
 SELECT count(*)
 FROM gone
 
--- name: minutes
--- Return how many rows were added to those of their hours.
--- 1 minute before which they may be summed, 2 how many rows at most
-WITH few AS MATERIALIZED (
-    SELECT ctid AS row_location
+-- name: old_minutes
+-- 1 minute before which they were counted, 2 how many rows at most
+DELETE FROM /*schema*/rollup
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
     FROM /*schema*/rollup
-    WHERE minute % 60 <> 0
-        AND minute < $1
+    WHERE minute < $1
     LIMIT $2
     FOR UPDATE SKIP LOCKED
-),
-gone AS (
-    DELETE FROM /*schema*/rollup
-    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
-    RETURNING
-        minute - minute % 60 AS period, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled,
-        retried, released, run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens,
-        cost_microdollars
-),
-summed AS (
-    INSERT INTO /*schema*/rollup AS r (
-        minute, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled, retried, released,
-        run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens, cost_microdollars
-    )
-    SELECT
-        period, queue, function, upstream, tenant, sum(enqueued), sum(started), sum(succeeded), sum(dead),
-        sum(cancelled), sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), min(first_final_at),
-        sum(calls), sum(input_tokens), sum(output_tokens), sum(cost_microdollars)
-    FROM gone
-    GROUP BY period, queue, function, upstream, tenant
-    ORDER BY period, queue, function, upstream, tenant
-    ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
-    SET
-        enqueued = r.enqueued + excluded.enqueued,
-        started = r.started + excluded.started,
-        succeeded = r.succeeded + excluded.succeeded,
-        dead = r.dead + excluded.dead,
-        cancelled = r.cancelled + excluded.cancelled,
-        retried = r.retried + excluded.retried,
-        released = r.released + excluded.released,
-        run_seconds = r.run_seconds + excluded.run_seconds,
-        wait_seconds = r.wait_seconds + excluded.wait_seconds,
-        first_final_at = least(r.first_final_at, excluded.first_final_at),
-        calls = r.calls + excluded.calls,
-        input_tokens = r.input_tokens + excluded.input_tokens,
-        output_tokens = r.output_tokens + excluded.output_tokens,
-        cost_microdollars = r.cost_microdollars + excluded.cost_microdollars
-)
-SELECT count(*)
-FROM gone
+))
 
--- name: hours
--- Return how many rows were added to those of their days.
--- 1 minute before which they may be summed, 2 how many rows at most
-WITH few AS MATERIALIZED (
-    SELECT ctid AS row_location
-    FROM /*schema*/rollup
-    WHERE minute % 1440 <> 0
-        AND minute % 60 = 0
-        AND minute < $1
-    LIMIT $2
-    FOR UPDATE SKIP LOCKED
-),
-gone AS (
-    DELETE FROM /*schema*/rollup
-    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
-    RETURNING
-        minute - minute % 1440 AS period, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled,
-        retried, released, run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens,
-        cost_microdollars
-),
-summed AS (
-    INSERT INTO /*schema*/rollup AS r (
-        minute, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled, retried, released,
-        run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens, cost_microdollars
-    )
-    SELECT
-        period, queue, function, upstream, tenant, sum(enqueued), sum(started), sum(succeeded), sum(dead),
-        sum(cancelled), sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), min(first_final_at),
-        sum(calls), sum(input_tokens), sum(output_tokens), sum(cost_microdollars)
-    FROM gone
-    GROUP BY period, queue, function, upstream, tenant
-    ORDER BY period, queue, function, upstream, tenant
-    ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
-    SET
-        enqueued = r.enqueued + excluded.enqueued,
-        started = r.started + excluded.started,
-        succeeded = r.succeeded + excluded.succeeded,
-        dead = r.dead + excluded.dead,
-        cancelled = r.cancelled + excluded.cancelled,
-        retried = r.retried + excluded.retried,
-        released = r.released + excluded.released,
-        run_seconds = r.run_seconds + excluded.run_seconds,
-        wait_seconds = r.wait_seconds + excluded.wait_seconds,
-        first_final_at = least(r.first_final_at, excluded.first_final_at),
-        calls = r.calls + excluded.calls,
-        input_tokens = r.input_tokens + excluded.input_tokens,
-        output_tokens = r.output_tokens + excluded.output_tokens,
-        cost_microdollars = r.cost_microdollars + excluded.cost_microdollars
-)
-SELECT count(*)
-FROM gone
-
--- name: time_minutes
--- 1 minute before which they may be summed, 2 how many rows at most
-WITH few AS MATERIALIZED (
-    SELECT ctid AS row_location
+-- name: old_time_minutes
+-- 1 minute before which they were counted, 2 how many rows at most
+DELETE FROM /*schema*/rollup_time
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
     FROM /*schema*/rollup_time
-    WHERE minute % 60 <> 0
-        AND minute < $1
+    WHERE minute < $1
     LIMIT $2
     FOR UPDATE SKIP LOCKED
-),
-gone AS (
-    DELETE FROM /*schema*/rollup_time
-    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
-    RETURNING minute - minute % 60 AS period, queue, function, upstream, kind, bucket, runs
-),
-summed AS (
-    INSERT INTO /*schema*/rollup_time AS r (minute, queue, function, upstream, kind, bucket, runs)
-    SELECT period, queue, function, upstream, kind, bucket, sum(runs)
-    FROM gone
-    GROUP BY period, queue, function, upstream, kind, bucket
-    ORDER BY period, queue, function, upstream, kind, bucket
-    ON CONFLICT (minute, queue, function, upstream, kind, bucket) DO UPDATE
-    SET runs = r.runs + excluded.runs
-)
-SELECT count(*)
-FROM gone
+))
 
--- name: time_hours
--- 1 minute before which they may be summed, 2 how many rows at most
-WITH few AS MATERIALIZED (
-    SELECT ctid AS row_location
-    FROM /*schema*/rollup_time
-    WHERE minute % 1440 <> 0
-        AND minute % 60 = 0
+-- name: old_hours
+-- 1 minute before which they were counted, 2 how many rows at most
+DELETE FROM /*schema*/rollup_sum
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/rollup_sum
+    WHERE span = 60
         AND minute < $1
     LIMIT $2
     FOR UPDATE SKIP LOCKED
-),
-gone AS (
-    DELETE FROM /*schema*/rollup_time
-    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
-    RETURNING minute - minute % 1440 AS period, queue, function, upstream, kind, bucket, runs
-),
-summed AS (
-    INSERT INTO /*schema*/rollup_time AS r (minute, queue, function, upstream, kind, bucket, runs)
-    SELECT period, queue, function, upstream, kind, bucket, sum(runs)
-    FROM gone
-    GROUP BY period, queue, function, upstream, kind, bucket
-    ORDER BY period, queue, function, upstream, kind, bucket
-    ON CONFLICT (minute, queue, function, upstream, kind, bucket) DO UPDATE
-    SET runs = r.runs + excluded.runs
-)
-SELECT count(*)
-FROM gone
+))
+
+-- name: old_time_hours
+-- 1 minute before which they were counted, 2 how many rows at most
+DELETE FROM /*schema*/rollup_time_sum
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/rollup_time_sum
+    WHERE span = 60
+        AND minute < $1
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+))
 
 -- name: tenant_hours
 -- 1 minute before which they may be summed, 2 how many rows at most

@@ -22,51 +22,104 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given (fingerprin
 ON CONFLICT DO NOTHING
 
 -- name: count
--- By period, queue, function and reason. A row that sums an hour or a day is included if any part of it is in the range.
--- 1 first minute, 2 minute after the last, 3 minutes of a period, 4 queue or NULL, 5 function or NULL, 6 reason or
--- NULL
-SELECT minute - minute % $3::integer AS period, queue, function, reason, sum(deaths)::bigint
-FROM /*schema*/death
-WHERE span IN (0, 1, 60, 1440)
-    AND minute > $1::integer - 1440
-    AND minute + greatest(span, 1) > $1
-    AND minute < $2::integer
-    AND ($4::text IS NULL OR queue = $4)
-    AND ($5::text IS NULL OR function = $5)
-    AND ($6::text IS NULL OR reason = $6)
+-- By period, queue, function and reason. Days are read from `death_day`, which has all deaths but those just appended; the
+-- rest of the time from `death`. A row that sums an hour is included if any part of it is in the range.
+-- 1 first minute, 2 minute after the last, 3 the first day to read, 4 the day after the last one, 5 minutes of a period,
+-- 6 queue or NULL, 7 function or NULL, 8 reason or NULL
+SELECT minute - minute % $5::integer AS period, queue, function, reason, sum(deaths)::bigint
+FROM (
+    SELECT minute, queue, function, reason, deaths
+    FROM /*schema*/death_day
+    WHERE minute >= $3::integer
+        AND minute < $4::integer
+    UNION ALL
+    SELECT minute, queue, function, reason, deaths
+    FROM /*schema*/death
+    WHERE span = 0
+        AND minute >= $1::integer
+        AND minute < $2::integer
+    UNION ALL
+    SELECT minute, queue, function, reason, deaths
+    FROM /*schema*/death
+    WHERE span IN (1, 60)
+        AND minute > $1::integer - 60
+        AND minute + span > $1::integer
+        AND minute < $3::integer
+    UNION ALL
+    SELECT minute, queue, function, reason, deaths
+    FROM /*schema*/death
+    WHERE span IN (1, 60)
+        AND minute >= $4::integer
+        AND minute < $2::integer
+) AS counted
+WHERE ($6::text IS NULL OR queue = $6)
+    AND ($7::text IS NULL OR function = $7)
+    AND ($8::text IS NULL OR reason = $8)
 GROUP BY period, queue, function, reason
 ORDER BY period, queue, function, reason
 
 -- name: groups
--- By fingerprint, the most deaths first.
--- 1 first minute, 2 minute after the last, 3 queue or NULL, 4 function or NULL, 5 reason or NULL, 6 how many at most
-SELECT
-    d.fingerprint, g.error_class, g.shape, g.frame, d.deaths, d.first_at, d.last_at, d.functions, d.queues, d.reasons,
-    d.example_id
+-- By fingerprint, queue, function and reason. 1 to 4 as above, 5 queue or NULL, 6 function or NULL, 7 reason or NULL
+SELECT fingerprint, queue, function, reason, sum(deaths)::bigint, min(first_at), max(last_at)
 FROM (
-    SELECT
-        fingerprint, sum(deaths)::bigint AS deaths, min(first_at) AS first_at, max(last_at) AS last_at,
-        json_agg(DISTINCT function)::text AS functions, json_agg(DISTINCT queue)::text AS queues,
-        json_agg(DISTINCT reason)::text AS reasons,
-        (array_agg(example_id ORDER BY last_at DESC, example_id DESC))[1] AS example_id
+    SELECT fingerprint, queue, function, reason, deaths, first_at, last_at
+    FROM /*schema*/death_day
+    WHERE minute >= $3::integer
+        AND minute < $4::integer
+    UNION ALL
+    SELECT fingerprint, queue, function, reason, deaths, first_at, last_at
     FROM /*schema*/death
-    WHERE span IN (0, 1, 60, 1440)
-        AND minute > $1::integer - 1440
-        AND minute + greatest(span, 1) > $1
+    WHERE span = 0
+        AND minute >= $1::integer
         AND minute < $2::integer
-        AND ($3::text IS NULL OR queue = $3)
-        AND ($4::text IS NULL OR function = $4)
-        AND ($5::text IS NULL OR reason = $5)
-    GROUP BY fingerprint
-    ORDER BY deaths DESC, fingerprint
-    LIMIT $6
-) AS d
-LEFT JOIN /*schema*/failure_group AS g ON g.fingerprint = d.fingerprint
-ORDER BY d.deaths DESC, d.fingerprint
+    UNION ALL
+    SELECT fingerprint, queue, function, reason, deaths, first_at, last_at
+    FROM /*schema*/death
+    WHERE span IN (1, 60)
+        AND minute > $1::integer - 60
+        AND minute + span > $1::integer
+        AND minute < $3::integer
+    UNION ALL
+    SELECT fingerprint, queue, function, reason, deaths, first_at, last_at
+    FROM /*schema*/death
+    WHERE span IN (1, 60)
+        AND minute >= $4::integer
+        AND minute < $2::integer
+) AS counted
+WHERE ($5::text IS NULL OR queue = $5)
+    AND ($6::text IS NULL OR function = $6)
+    AND ($7::text IS NULL OR reason = $7)
+GROUP BY fingerprint, queue, function, reason
+
+-- name: described
+-- What the failures of a group have in common, and a task that died last.
+-- Arrays: 1 fingerprints, 2 moments of the last death
+SELECT
+    given.fingerprint, g.error_class, g.shape, g.frame,
+    coalesce(
+        (
+            SELECT max(d.example_id::text)
+            FROM /*schema*/death_day AS d
+            WHERE d.minute = floor(given.last_at / 60)::integer - floor(given.last_at / 60)::integer % 1440
+                AND d.fingerprint = given.fingerprint
+                AND d.last_at = given.last_at
+        ),
+        (
+            SELECT max(d.example_id::text)
+            FROM /*schema*/death AS d
+            WHERE d.span IN (0, 1, 60)
+                AND d.minute > floor(given.last_at / 60)::integer - 60
+                AND d.minute <= floor(given.last_at / 60)::integer
+                AND d.fingerprint = given.fingerprint
+                AND d.last_at = given.last_at
+        )
+    )::uuid
+FROM unnest($1::text[], $2::double precision[]) AS given (fingerprint, last_at)
+LEFT JOIN /*schema*/failure_group AS g ON g.fingerprint = given.fingerprint
 
 -- name: compact
 -- Replace rows by the sums of their periods; return how many rows were replaced. Two processes replace different rows
--- at the same time; then a period has several sums.
+-- at the same time; then a period has several sums. What was just appended is also added to its day.
 -- 1 span of the rows, 2 minutes of a period, which become the span, 3 minute before which they may be summed,
 -- 4 how many rows at most
 WITH few AS MATERIALIZED (
@@ -83,6 +136,24 @@ gone AS (
     WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
     RETURNING minute, queue, function, upstream, reason, fingerprint, deaths, first_at, last_at, example_id
 ),
+days AS (
+    INSERT INTO /*schema*/death_day AS d (
+        minute, queue, function, upstream, reason, fingerprint, deaths, first_at, last_at, example_id
+    )
+    SELECT
+        minute - minute % 1440 AS day, queue, function, upstream, reason, fingerprint, sum(deaths), min(first_at),
+        max(last_at), (array_agg(example_id ORDER BY last_at DESC, example_id DESC))[1]
+    FROM gone
+    WHERE $1 = 0
+    GROUP BY day, queue, function, upstream, reason, fingerprint
+    ORDER BY day, queue, function, upstream, reason, fingerprint
+    ON CONFLICT (minute, queue, function, upstream, reason, fingerprint) DO UPDATE
+    SET
+        deaths = d.deaths + excluded.deaths,
+        first_at = least(d.first_at, excluded.first_at),
+        last_at = greatest(d.last_at, excluded.last_at),
+        example_id = CASE WHEN excluded.last_at >= d.last_at THEN excluded.example_id ELSE d.example_id END
+),
 summed AS (
     INSERT INTO /*schema*/death (
         span, minute, queue, function, upstream, reason, fingerprint, deaths, first_at, last_at, example_id
@@ -96,18 +167,30 @@ summed AS (
 SELECT count(*)
 FROM gone
 
--- name: old
+-- name: old_hours
 -- 1 minute before which they were counted, 2 how many at most
 DELETE FROM /*schema*/death
 WHERE ctid = ANY (ARRAY (
     SELECT ctid
     FROM /*schema*/death
-    WHERE span IN (0, 1, 60, 1440)
+    WHERE span = 60
         AND minute < $1
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+))
+
+-- name: old_days
+-- 1 minute before which they were counted, 2 how many at most
+DELETE FROM /*schema*/death_day
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/death_day
+    WHERE minute < $1
     LIMIT $2
     FOR UPDATE SKIP LOCKED
 ))
 
 -- name: unused_groups
 DELETE FROM /*schema*/failure_group AS g
-WHERE NOT EXISTS (SELECT 1 FROM /*schema*/death AS d WHERE d.fingerprint = g.fingerprint)
+WHERE NOT EXISTS (SELECT 1 FROM /*schema*/death_day AS d WHERE d.fingerprint = g.fingerprint)
+    AND NOT EXISTS (SELECT 1 FROM /*schema*/death AS d WHERE d.fingerprint = g.fingerprint)

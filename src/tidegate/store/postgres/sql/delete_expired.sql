@@ -58,22 +58,24 @@ WHERE ctid = ANY (ARRAY (
 
 -- name: old_rollups
 -- 1 at, 2 seconds since they counted, 3 how many at most
-DELETE FROM /*schema*/rollup
+DELETE FROM /*schema*/rollup_sum
 WHERE ctid = ANY (ARRAY (
     SELECT ctid
-    FROM /*schema*/rollup
-    WHERE minute < (SELECT floor((/*schema*/moment($1) - $2::float8) / 60))
+    FROM /*schema*/rollup_sum
+    WHERE span = 1440
+        AND minute < (SELECT floor((/*schema*/moment($1) - $2::float8) / 60))
     LIMIT $3
     FOR UPDATE SKIP LOCKED
 ))
 
 -- name: old_times
 -- 1 at, 2 seconds since they counted, 3 how many at most
-DELETE FROM /*schema*/rollup_time
+DELETE FROM /*schema*/rollup_time_sum
 WHERE ctid = ANY (ARRAY (
     SELECT ctid
-    FROM /*schema*/rollup_time
-    WHERE minute < (SELECT floor((/*schema*/moment($1) - $2::float8) / 60))
+    FROM /*schema*/rollup_time_sum
+    WHERE span = 1440
+        AND minute < (SELECT floor((/*schema*/moment($1) - $2::float8) / 60))
     LIMIT $3
     FOR UPDATE SKIP LOCKED
 ))

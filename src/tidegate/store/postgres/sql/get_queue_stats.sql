@@ -56,21 +56,13 @@ FROM (
 ) AS counted
 GROUP BY queue
 
--- name: done_before
--- The queues among these that finished any task before the window. The tally has no index, because it is short where
--- maintenance runs. Where it does not run, the tally is read once for all queues.
--- 1 queues, 2 first minute of the window
-WITH lately AS (
-    SELECT DISTINCT queue
+-- name: done_ever
+SELECT queue, sum(ends)::bigint
+FROM (
+    SELECT queue, succeeded + dead + cancelled AS ends
+    FROM /*schema*/total
+    UNION ALL
+    SELECT queue, succeeded + dead + cancelled
     FROM /*schema*/tally
-    WHERE minute < $2 AND first_final_at IS NOT NULL
-)
-SELECT given.queue
-FROM unnest($1::text[]) AS given (queue)
-LEFT JOIN lately ON lately.queue = given.queue
-WHERE lately.queue IS NOT NULL
-    OR EXISTS (
-        SELECT 1
-        FROM /*schema*/rollup AS r
-        WHERE r.queue = given.queue AND r.minute < $2 AND r.first_final_at IS NOT NULL
-    )
+) AS counted
+GROUP BY queue

@@ -1,22 +1,70 @@
--- get_statistics: counters of runs and tasks by period. The roll-up, what is not folded into it yet, and the starts of the
--- runs that have not ended.
+-- get_statistics: counters of runs and tasks by period. Each part of the time is read from the rows with the longest span
+-- that fit: days, hours, minutes. What is not folded into them yet is read from where it was appended, and the starts of
+-- runs that have not ended from `running`.
 
--- name: counts
--- 1 first minute, 2 minute after the last, 3 minutes of a period, 4 queue or NULL, 5 function or NULL, 6 upstream or
--- NULL
+-- name: sums
+-- By the hour and the day.
+-- Arrays: 1 spans, 2 first minutes, 3 minutes after the last; then 4 minutes of a period, 5 queue or NULL, 6 function or NULL,
+-- 7 upstream or NULL, whether to keep apart: 8 queues, 9 functions, 10 upstreams
 SELECT
-    minute - minute % $3::integer, queue, function, upstream, sum(enqueued), sum(started), sum(succeeded), sum(dead),
-    sum(cancelled), sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens),
-    sum(output_tokens)
-FROM (
+    c.minute - c.minute % $4::integer AS period, CASE WHEN $8::boolean THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN $9::boolean THEN c.function ELSE '' END AS of_function,
+    CASE WHEN $10::boolean THEN c.upstream ELSE '' END AS of_upstream, sum(c.enqueued), sum(c.started), sum(c.succeeded),
+    sum(c.dead), sum(c.cancelled), sum(c.retried), sum(c.released), sum(c.run_seconds), sum(c.wait_seconds), sum(c.calls),
+    sum(c.input_tokens), sum(c.output_tokens)
+FROM unnest($1::integer[], $2::integer[], $3::integer[]) AS given (span, first, after)
+CROSS JOIN LATERAL (
     SELECT
-        minute, queue, function, upstream, enqueued, started, succeeded, dead, cancelled, retried, released,
-        run_seconds, wait_seconds, calls, input_tokens, output_tokens
-    FROM /*schema*/rollup
-    UNION ALL
+        s.minute, s.queue, s.function, s.upstream, s.enqueued, s.started, s.succeeded, s.dead, s.cancelled, s.retried,
+        s.released, s.run_seconds, s.wait_seconds, s.calls, s.input_tokens, s.output_tokens
+    FROM /*schema*/rollup_sum AS s
+    WHERE s.span = given.span
+        AND s.minute >= given.first
+        AND s.minute < given.after
+    OFFSET 0
+) AS c
+WHERE ($5::text IS NULL OR c.queue = $5)
+    AND ($6::text IS NULL OR c.function = $6)
+    AND ($7::text IS NULL OR c.upstream = $7)
+GROUP BY period, of_queue, of_function, of_upstream
+
+-- name: minutes
+-- By the minute. 1 to 10 as above
+SELECT
+    c.minute - c.minute % $4::integer AS period, CASE WHEN $8::boolean THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN $9::boolean THEN c.function ELSE '' END AS of_function,
+    CASE WHEN $10::boolean THEN c.upstream ELSE '' END AS of_upstream, sum(c.enqueued), sum(c.started), sum(c.succeeded),
+    sum(c.dead), sum(c.cancelled), sum(c.retried), sum(c.released), sum(c.run_seconds), sum(c.wait_seconds), sum(c.calls),
+    sum(c.input_tokens), sum(c.output_tokens)
+FROM unnest($1::integer[], $2::integer[], $3::integer[]) AS given (span, first, after)
+CROSS JOIN LATERAL (
     SELECT
-        minute, queue, function, upstream, enqueued, 0, succeeded, dead, cancelled, retried, released, run_seconds,
-        wait_seconds, coalesce(calls, 0), coalesce(input_tokens, 0), coalesce(output_tokens, 0)
+        s.minute, s.queue, s.function, s.upstream, s.enqueued, s.started, s.succeeded, s.dead, s.cancelled, s.retried,
+        s.released, s.run_seconds, s.wait_seconds, s.calls, s.input_tokens, s.output_tokens
+    FROM /*schema*/rollup AS s
+    WHERE s.minute >= given.first
+        AND s.minute < given.after
+    OFFSET 0
+) AS c
+WHERE ($5::text IS NULL OR c.queue = $5)
+    AND ($6::text IS NULL OR c.function = $6)
+    AND ($7::text IS NULL OR c.upstream = $7)
+GROUP BY period, of_queue, of_function, of_upstream
+
+-- name: recent
+-- What is not folded yet. 1 to 10 as above
+SELECT
+    c.minute - c.minute % $4::integer AS period, CASE WHEN $8::boolean THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN $9::boolean THEN c.function ELSE '' END AS of_function,
+    CASE WHEN $10::boolean THEN c.upstream ELSE '' END AS of_upstream, sum(c.enqueued), sum(c.started), sum(c.succeeded),
+    sum(c.dead), sum(c.cancelled), sum(c.retried), sum(c.released), sum(c.run_seconds), sum(c.wait_seconds), sum(c.calls),
+    sum(c.input_tokens), sum(c.output_tokens)
+FROM unnest($1::integer[], $2::integer[], $3::integer[]) AS given (span, first, after)
+CROSS JOIN (
+    SELECT
+        minute, queue, function, upstream, enqueued, 0 AS started, succeeded, dead, cancelled, retried, released,
+        run_seconds, wait_seconds, coalesce(calls, 0) AS calls, coalesce(input_tokens, 0) AS input_tokens,
+        coalesce(output_tokens, 0) AS output_tokens
     FROM /*schema*/tally
     UNION ALL
     SELECT
@@ -28,38 +76,77 @@ FROM (
     SELECT
         floor(started_at / 60)::integer, queue, function, upstream, 0, 1, 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0, 0
     FROM /*schema*/running
-) AS counted
-WHERE minute >= $1::integer
-    AND minute < $2::integer
-    AND ($4::text IS NULL OR queue = $4)
-    AND ($5::text IS NULL OR function = $5)
-    AND ($6::text IS NULL OR upstream = $6)
-GROUP BY minute - minute % $3::integer, queue, function, upstream
-ORDER BY 1, 2, 3, 4
+) AS c
+WHERE c.minute >= given.first
+    AND c.minute < given.after
+    AND ($5::text IS NULL OR c.queue = $5)
+    AND ($6::text IS NULL OR c.function = $6)
+    AND ($7::text IS NULL OR c.upstream = $7)
+GROUP BY period, of_queue, of_function, of_upstream
 
--- name: times
--- Numbers of runs by kind and bucket of duration. 1 to 6 as above
-SELECT minute - minute % $3::integer, queue, function, upstream, kind, bucket, sum(runs)
-FROM (
-    SELECT minute, queue, function, upstream, kind, bucket, runs
-    FROM /*schema*/rollup_time
-    UNION ALL
+-- name: time_sums
+-- Numbers of runs by kind and bucket of duration. 1 to 10 as above
+SELECT
+    c.minute - c.minute % $4::integer AS period, CASE WHEN $8::boolean THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN $9::boolean THEN c.function ELSE '' END AS of_function,
+    CASE WHEN $10::boolean THEN c.upstream ELSE '' END AS of_upstream, c.kind, c.bucket, sum(c.runs)
+FROM unnest($1::integer[], $2::integer[], $3::integer[]) AS given (span, first, after)
+CROSS JOIN LATERAL (
+    SELECT s.minute, s.queue, s.function, s.upstream, s.kind, s.bucket, s.runs
+    FROM /*schema*/rollup_time_sum AS s
+    WHERE s.span = given.span
+        AND s.minute >= given.first
+        AND s.minute < given.after
+    OFFSET 0
+) AS c
+WHERE ($5::text IS NULL OR c.queue = $5)
+    AND ($6::text IS NULL OR c.function = $6)
+    AND ($7::text IS NULL OR c.upstream = $7)
+GROUP BY period, of_queue, of_function, of_upstream, c.kind, c.bucket
+
+-- name: time_minutes
+-- 1 to 10 as above
+SELECT
+    c.minute - c.minute % $4::integer AS period, CASE WHEN $8::boolean THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN $9::boolean THEN c.function ELSE '' END AS of_function,
+    CASE WHEN $10::boolean THEN c.upstream ELSE '' END AS of_upstream, c.kind, c.bucket, sum(c.runs)
+FROM unnest($1::integer[], $2::integer[], $3::integer[]) AS given (span, first, after)
+CROSS JOIN LATERAL (
+    SELECT s.minute, s.queue, s.function, s.upstream, s.kind, s.bucket, s.runs
+    FROM /*schema*/rollup_time AS s
+    WHERE s.minute >= given.first
+        AND s.minute < given.after
+    OFFSET 0
+) AS c
+WHERE ($5::text IS NULL OR c.queue = $5)
+    AND ($6::text IS NULL OR c.function = $6)
+    AND ($7::text IS NULL OR c.upstream = $7)
+GROUP BY period, of_queue, of_function, of_upstream, c.kind, c.bucket
+
+-- name: recent_times
+-- 1 to 10 as above
+SELECT
+    c.minute - c.minute % $4::integer AS period, CASE WHEN $8::boolean THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN $9::boolean THEN c.function ELSE '' END AS of_function,
+    CASE WHEN $10::boolean THEN c.upstream ELSE '' END AS of_upstream, c.kind, c.bucket, sum(c.runs)
+FROM unnest($1::integer[], $2::integer[], $3::integer[]) AS given (span, first, after)
+CROSS JOIN (
     SELECT
-        minute, queue, function, upstream, 'run', run_bucket, succeeded + dead + cancelled + retried + released
+        minute, queue, function, upstream, 'run' AS kind, run_bucket AS bucket,
+        succeeded + dead + cancelled + retried + released AS runs
     FROM /*schema*/tally
     WHERE run_bucket IS NOT NULL
     UNION ALL
-    SELECT
-        minute, queue, function, upstream, 'wait', wait_bucket, succeeded + dead + cancelled + retried + released
+    SELECT minute, queue, function, upstream, 'wait', wait_bucket, succeeded + dead + cancelled + retried + released
     FROM /*schema*/tally
     WHERE wait_bucket IS NOT NULL
-) AS counted
-WHERE minute >= $1::integer
-    AND minute < $2::integer
-    AND ($4::text IS NULL OR queue = $4)
-    AND ($5::text IS NULL OR function = $5)
-    AND ($6::text IS NULL OR upstream = $6)
-GROUP BY minute - minute % $3::integer, queue, function, upstream, kind, bucket
+) AS c
+WHERE c.minute >= given.first
+    AND c.minute < given.after
+    AND ($5::text IS NULL OR c.queue = $5)
+    AND ($6::text IS NULL OR c.function = $6)
+    AND ($7::text IS NULL OR c.upstream = $7)
+GROUP BY period, of_queue, of_function, of_upstream, c.kind, c.bucket
 
 -- name: tenants
 -- Counters of tenants over the whole time, those with the most tasks first.

@@ -1,6 +1,6 @@
--- compact_history: fold the rows that enqueue and finish appended to `tally` into the roll-up, then replace the counters
--- of minutes by those of their hour, and of hours by those of their day, where they are old enough. The counters of an
--- hour are in the row of its first minute, those of a day in the row of its first. So the sums never change.
+-- compact_history: fold the rows that enqueue and finish appended to `tally` into the roll-up: by minute, hour and day.
+-- Rows of minutes and hours are deleted when they are old. Tenants are counted by the hour, and old hours are summed by the
+-- day: the counters of a day are in the row of its first hour.
 
 -- name: last_folded
 -- The last row to fold now; NULL if there is none.
@@ -71,6 +71,72 @@ FROM (
 WHERE true
 GROUP BY minute, queue, function, upstream, kind, bucket
 ON CONFLICT (minute, queue, function, upstream, kind, bucket) DO UPDATE
+SET runs = runs + excluded.runs
+
+-- name: fold_sums
+-- 1 last row
+INSERT INTO rollup_sum (
+    span, minute, queue, function, upstream, enqueued, started, succeeded, dead, cancelled, retried, released,
+    run_seconds, wait_seconds, calls, input_tokens, output_tokens
+)
+SELECT
+    s.span, c.minute - c.minute % s.span AS period, queue, function, upstream, sum(enqueued), sum(started), sum(succeeded),
+    sum(dead), sum(cancelled), sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), sum(calls),
+    sum(input_tokens), sum(output_tokens)
+FROM (
+    SELECT
+        minute, queue, function, upstream, enqueued, 0 AS started, succeeded, dead, cancelled, retried, released,
+        run_seconds, wait_seconds, coalesce(calls, 0) AS calls, coalesce(input_tokens, 0) AS input_tokens,
+        coalesce(output_tokens, 0) AS output_tokens
+    FROM tally
+    WHERE rowid <= ?1
+    UNION ALL
+    SELECT
+        started_minute, queue, function, upstream, 0, succeeded + dead + cancelled + retried + released, 0, 0, 0, 0, 0,
+        0.0, 0.0, 0, 0, 0
+    FROM tally
+    WHERE rowid <= ?1
+        AND started_minute IS NOT NULL
+) AS c
+CROSS JOIN (SELECT 60 AS span UNION ALL SELECT 1440) AS s
+WHERE true
+GROUP BY s.span, period, queue, function, upstream
+ON CONFLICT (span, minute, queue, function, upstream) DO UPDATE
+SET
+    enqueued = enqueued + excluded.enqueued,
+    started = started + excluded.started,
+    succeeded = succeeded + excluded.succeeded,
+    dead = dead + excluded.dead,
+    cancelled = cancelled + excluded.cancelled,
+    retried = retried + excluded.retried,
+    released = released + excluded.released,
+    run_seconds = run_seconds + excluded.run_seconds,
+    wait_seconds = wait_seconds + excluded.wait_seconds,
+    calls = calls + excluded.calls,
+    input_tokens = input_tokens + excluded.input_tokens,
+    output_tokens = output_tokens + excluded.output_tokens
+
+-- name: fold_time_sums
+-- 1 last row
+INSERT INTO rollup_time_sum (span, minute, queue, function, upstream, kind, bucket, runs)
+SELECT s.span, m.minute - m.minute % s.span AS period, queue, function, upstream, kind, bucket, sum(runs)
+FROM (
+    SELECT
+        minute, queue, function, upstream, 'run' AS kind, run_bucket AS bucket,
+        succeeded + dead + cancelled + retried + released AS runs
+    FROM tally
+    WHERE rowid <= ?1
+        AND run_bucket IS NOT NULL
+    UNION ALL
+    SELECT minute, queue, function, upstream, 'wait', wait_bucket, succeeded + dead + cancelled + retried + released
+    FROM tally
+    WHERE rowid <= ?1
+        AND wait_bucket IS NOT NULL
+) AS m
+CROSS JOIN (SELECT 60 AS span UNION ALL SELECT 1440) AS s
+WHERE true
+GROUP BY s.span, period, queue, function, upstream, kind, bucket
+ON CONFLICT (span, minute, queue, function, upstream, kind, bucket) DO UPDATE
 SET runs = runs + excluded.runs
 
 -- name: fold_tenants
@@ -168,84 +234,84 @@ SET runs = runs + excluded.runs
 DELETE FROM tally
 WHERE rowid <= ?1
 
--- name: next_minute
--- The earliest minute that is not the first of an hour.
--- 1 minute before which they may be summed
-SELECT min(minute)
+-- name: has_old_minutes
+-- 1 minute before which they were counted
+SELECT 1
 FROM rollup
-WHERE minute % 60 <> 0
-    AND minute < ?1
+WHERE minute < ?1
+LIMIT 1
 
--- name: next_time_minute
--- The earliest minute of run and wait times that is not the first of an hour.
--- 1 minute before which they may be summed
-SELECT min(minute)
-FROM rollup_time
-WHERE minute % 60 <> 0
-    AND minute < ?1
-
--- name: next_hour
--- 1 minute before which they may be summed
-SELECT min(minute)
-FROM rollup
-WHERE minute % 1440 <> 0
-    AND minute % 60 = 0
-    AND minute < ?1
-
--- name: sum_period
--- Add the later rows of a period to those of its first minute.
--- 1 first minute, 2 minutes of the period
-INSERT INTO rollup (
-    minute, queue, function, upstream, tenant, enqueued, started, succeeded, dead, cancelled, retried, released,
-    run_seconds, wait_seconds, first_final_at, calls, input_tokens, output_tokens, cost_microdollars
-)
-SELECT
-    ?1, queue, function, upstream, tenant, sum(enqueued), sum(started), sum(succeeded), sum(dead), sum(cancelled),
-    sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), min(first_final_at), sum(calls),
-    sum(input_tokens), sum(output_tokens), sum(cost_microdollars)
-FROM rollup
-WHERE minute > ?1
-    AND minute < ?1 + ?2
-GROUP BY queue, function, upstream, tenant
-ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
-SET
-    enqueued = enqueued + excluded.enqueued,
-    started = started + excluded.started,
-    succeeded = succeeded + excluded.succeeded,
-    dead = dead + excluded.dead,
-    cancelled = cancelled + excluded.cancelled,
-    retried = retried + excluded.retried,
-    released = released + excluded.released,
-    run_seconds = run_seconds + excluded.run_seconds,
-    wait_seconds = wait_seconds + excluded.wait_seconds,
-    first_final_at = coalesce(min(first_final_at, excluded.first_final_at), first_final_at, excluded.first_final_at),
-    calls = calls + excluded.calls,
-    input_tokens = input_tokens + excluded.input_tokens,
-    output_tokens = output_tokens + excluded.output_tokens,
-    cost_microdollars = cost_microdollars + excluded.cost_microdollars
-
--- name: drop_period
--- 1 first minute, 2 minutes of the period
+-- name: old_minutes
+-- 1 minute before which they were counted, 2 how many rows at most
 DELETE FROM rollup
-WHERE minute > ?1
-    AND minute < ?1 + ?2
+WHERE (minute, queue, function, upstream, tenant) IN (
+    SELECT minute, queue, function, upstream, tenant
+    FROM rollup
+    WHERE minute < ?1
+    LIMIT ?2
+)
 
--- name: sum_times
--- 1 first minute, 2 minutes of the period
-INSERT INTO rollup_time (minute, queue, function, upstream, kind, bucket, runs)
-SELECT ?1, queue, function, upstream, kind, bucket, sum(runs)
+-- name: has_old_time_minutes
+-- 1 minute before which they were counted
+SELECT 1
 FROM rollup_time
-WHERE minute > ?1
-    AND minute < ?1 + ?2
-GROUP BY queue, function, upstream, kind, bucket
-ON CONFLICT (minute, queue, function, upstream, kind, bucket) DO UPDATE
-SET runs = runs + excluded.runs
+WHERE minute < ?1
+LIMIT 1
 
--- name: drop_times
--- 1 first minute, 2 minutes of the period
+-- name: old_time_minutes
+-- 1 minute before which they were counted, 2 how many rows at most
 DELETE FROM rollup_time
-WHERE minute > ?1
-    AND minute < ?1 + ?2
+WHERE (minute, queue, function, upstream, kind, bucket) IN (
+    SELECT minute, queue, function, upstream, kind, bucket
+    FROM rollup_time
+    WHERE minute < ?1
+    LIMIT ?2
+)
+
+-- name: has_old_hours
+-- 1 minute before which they were counted
+SELECT 1
+FROM rollup_sum
+WHERE span = 60
+    AND minute < ?1
+LIMIT 1
+
+-- name: old_hours
+-- 1 minute before which they were counted, 2 how many rows at most
+DELETE FROM rollup_sum
+WHERE (span, minute, queue, function, upstream) IN (
+    SELECT span, minute, queue, function, upstream
+    FROM rollup_sum
+    WHERE span = 60
+        AND minute < ?1
+    LIMIT ?2
+)
+
+-- name: has_old_time_hours
+-- 1 minute before which they were counted
+SELECT 1
+FROM rollup_time_sum
+WHERE span = 60
+    AND minute < ?1
+LIMIT 1
+
+-- name: old_time_hours
+-- 1 minute before which they were counted, 2 how many rows at most
+DELETE FROM rollup_time_sum
+WHERE (span, minute, queue, function, upstream, kind, bucket) IN (
+    SELECT span, minute, queue, function, upstream, kind, bucket
+    FROM rollup_time_sum
+    WHERE span = 60
+        AND minute < ?1
+    LIMIT ?2
+)
+
+-- name: next_tenant_hour
+-- 1 minute before which they may be summed
+SELECT min(minute)
+FROM rollup_tenant
+WHERE minute % 1440 <> 0
+    AND minute < ?1
 
 -- name: sum_tenants
 -- 1 first minute, 2 minutes of the period

@@ -13,45 +13,100 @@ VALUES (?, ?, ?, ?)
 ON CONFLICT DO NOTHING
 
 -- name: count
--- By period, queue, function and reason. A row that sums an hour or a day is included if any part of it is in the range.
--- 1 first minute, 2 minute after the last, 3 minutes of a period, 4 queue or NULL, 5 function or NULL, 6 reason or
--- NULL
-SELECT minute - minute % ?3, queue, function, reason, sum(deaths)
-FROM death
-WHERE span IN (0, 1, 60, 1440)
-    AND minute > ?1 - 1440
-    AND minute + max(span, 1) > ?1
-    AND minute < ?2
-    AND (?4 IS NULL OR queue = ?4)
-    AND (?5 IS NULL OR function = ?5)
-    AND (?6 IS NULL OR reason = ?6)
-GROUP BY minute - minute % ?3, queue, function, reason
-ORDER BY 1, 2, 3, 4
+-- By period, queue, function and reason. Days are read from `death_day`, which has all deaths but those just appended; the
+-- rest of the time from `death`. A row that sums an hour is included if any part of it is in the range.
+-- 1 first minute, 2 minute after the last, 3 the first day to read, 4 the day after the last one, 5 minutes of a period,
+-- 6 queue or NULL, 7 function or NULL, 8 reason or NULL
+SELECT minute - minute % ?5 AS period, queue, function, reason, sum(deaths)
+FROM (
+    SELECT minute, queue, function, reason, deaths
+    FROM death_day
+    WHERE minute >= ?3
+        AND minute < ?4
+    UNION ALL
+    SELECT minute, queue, function, reason, deaths
+    FROM death
+    WHERE span = 0
+        AND minute >= ?1
+        AND minute < ?2
+    UNION ALL
+    SELECT minute, queue, function, reason, deaths
+    FROM death
+    WHERE span IN (1, 60)
+        AND minute > ?1 - 60
+        AND minute + span > ?1
+        AND minute < ?3
+    UNION ALL
+    SELECT minute, queue, function, reason, deaths
+    FROM death
+    WHERE span IN (1, 60)
+        AND minute >= ?4
+        AND minute < ?2
+) AS counted
+WHERE (?6 IS NULL OR queue = ?6)
+    AND (?7 IS NULL OR function = ?7)
+    AND (?8 IS NULL OR reason = ?8)
+GROUP BY period, queue, function, reason
+ORDER BY period, queue, function, reason
 
 -- name: groups
--- By fingerprint, the most deaths first.
--- 1 first minute, 2 minute after the last, 3 queue or NULL, 4 function or NULL, 5 reason or NULL, 6 how many at most
-SELECT
-    d.fingerprint, g.error_class, g.shape, g.frame, sum(d.deaths) AS deaths, min(d.first_at), max(d.last_at),
-    json_group_array(DISTINCT d.function), json_group_array(DISTINCT d.queue), json_group_array(DISTINCT d.reason),
-    max(d.example)
+-- By fingerprint, queue, function and reason. 1 to 4 as above, 5 queue or NULL, 6 function or NULL, 7 reason or NULL
+SELECT fingerprint, queue, function, reason, sum(deaths), min(first_at), max(last_at)
 FROM (
-    SELECT
-        fingerprint, function, queue, reason, deaths, first_at, last_at,
-        first_value(example_id) OVER (PARTITION BY fingerprint ORDER BY last_at DESC, example_id DESC) AS example
+    SELECT fingerprint, queue, function, reason, deaths, first_at, last_at
+    FROM death_day
+    WHERE minute >= ?3
+        AND minute < ?4
+    UNION ALL
+    SELECT fingerprint, queue, function, reason, deaths, first_at, last_at
     FROM death
-    WHERE span IN (0, 1, 60, 1440)
-        AND minute > ?1 - 1440
-        AND minute + max(span, 1) > ?1
+    WHERE span = 0
+        AND minute >= ?1
         AND minute < ?2
-        AND (?3 IS NULL OR queue = ?3)
-        AND (?4 IS NULL OR function = ?4)
-        AND (?5 IS NULL OR reason = ?5)
-) AS d
-LEFT JOIN failure_group AS g ON g.fingerprint = d.fingerprint
-GROUP BY d.fingerprint
-ORDER BY deaths DESC, d.fingerprint
-LIMIT ?6
+    UNION ALL
+    SELECT fingerprint, queue, function, reason, deaths, first_at, last_at
+    FROM death
+    WHERE span IN (1, 60)
+        AND minute > ?1 - 60
+        AND minute + span > ?1
+        AND minute < ?3
+    UNION ALL
+    SELECT fingerprint, queue, function, reason, deaths, first_at, last_at
+    FROM death
+    WHERE span IN (1, 60)
+        AND minute >= ?4
+        AND minute < ?2
+) AS counted
+WHERE (?5 IS NULL OR queue = ?5)
+    AND (?6 IS NULL OR function = ?6)
+    AND (?7 IS NULL OR reason = ?7)
+GROUP BY fingerprint, queue, function, reason
+
+-- name: described
+-- What the failures of a group have in common, and a task that died last.
+-- 1 fingerprint, 2 moment of the last death
+SELECT
+    ?1, g.error_class, g.shape, g.frame,
+    coalesce(
+        (
+            SELECT max(d.example_id)
+            FROM death_day AS d
+            WHERE d.minute = cast(?2 / 60 AS INTEGER) - cast(?2 / 60 AS INTEGER) % 1440
+                AND d.fingerprint = ?1
+                AND d.last_at = ?2
+        ),
+        (
+            SELECT max(d.example_id)
+            FROM death AS d
+            WHERE d.span IN (0, 1, 60)
+                AND d.minute > cast(?2 / 60 AS INTEGER) - 60
+                AND d.minute <= cast(?2 / 60 AS INTEGER)
+                AND d.fingerprint = ?1
+                AND d.last_at = ?2
+        )
+    )
+FROM (SELECT 1) AS always
+LEFT JOIN failure_group AS g ON g.fingerprint = ?1
 
 -- name: next_period
 -- The earliest minute whose rows may be summed.
@@ -80,6 +135,33 @@ FROM (
 )
 GROUP BY queue, function, upstream, reason, fingerprint
 
+-- name: sum_days
+-- Add what was appended in a minute to its day.
+-- 1 minute
+INSERT INTO death_day (
+    minute, queue, function, upstream, reason, fingerprint, deaths, first_at, last_at, example_id
+)
+SELECT
+    ?1 - ?1 % 1440, queue, function, upstream, reason, fingerprint, sum(deaths), min(first_at), max(last_at), max(example)
+FROM (
+    SELECT
+        queue, function, upstream, reason, fingerprint, deaths, first_at, last_at,
+        first_value(example_id) OVER (
+            PARTITION BY queue, function, upstream, reason, fingerprint ORDER BY last_at DESC, example_id DESC
+        ) AS example
+    FROM death
+    WHERE span = 0
+        AND minute = ?1
+)
+WHERE true
+GROUP BY queue, function, upstream, reason, fingerprint
+ON CONFLICT (minute, queue, function, upstream, reason, fingerprint) DO UPDATE
+SET
+    deaths = deaths + excluded.deaths,
+    first_at = min(first_at, excluded.first_at),
+    last_at = max(last_at, excluded.last_at),
+    example_id = CASE WHEN excluded.last_at >= last_at THEN excluded.example_id ELSE example_id END
+
 -- name: drop_period
 -- 1 span of the rows, 2 first minute of the period, 3 its minutes
 DELETE FROM death
@@ -87,25 +169,43 @@ WHERE span = ?1
     AND minute >= ?2
     AND minute < ?2 + ?3
 
--- name: old
+-- name: has_old_hours
+-- 1 minute before which they were counted
+SELECT 1
+FROM death
+WHERE span = 60
+    AND minute < ?1
+LIMIT 1
+
+-- name: old_hours
 -- 1 minute before which they were counted, 2 how many at most
 DELETE FROM death
 WHERE rowid IN (
     SELECT rowid
     FROM death
-    WHERE span IN (0, 1, 60, 1440)
+    WHERE span = 60
         AND minute < ?1
     LIMIT ?2
 )
 
--- name: has_old
+-- name: has_old_days
 -- 1 minute before which they were counted
 SELECT 1
-FROM death
-WHERE span IN (0, 1, 60, 1440)
-    AND minute < ?1
+FROM death_day
+WHERE minute < ?1
 LIMIT 1
+
+-- name: old_days
+-- 1 minute before which they were counted, 2 how many at most
+DELETE FROM death_day
+WHERE (minute, queue, function, upstream, reason, fingerprint) IN (
+    SELECT minute, queue, function, upstream, reason, fingerprint
+    FROM death_day
+    WHERE minute < ?1
+    LIMIT ?2
+)
 
 -- name: unused_groups
 DELETE FROM failure_group
-WHERE fingerprint NOT IN (SELECT fingerprint FROM death)
+WHERE fingerprint NOT IN (SELECT fingerprint FROM death_day)
+    AND fingerprint NOT IN (SELECT fingerprint FROM death)

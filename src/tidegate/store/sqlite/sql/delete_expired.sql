@@ -66,21 +66,23 @@ LIMIT 1
 
 -- name: old_rollups
 -- 1 minute before which they were counted, 2 how many at most
-DELETE FROM rollup
-WHERE (minute, queue, function, upstream, tenant) IN (
-    SELECT minute, queue, function, upstream, tenant
-    FROM rollup
-    WHERE minute < ?1
+DELETE FROM rollup_sum
+WHERE (span, minute, queue, function, upstream) IN (
+    SELECT span, minute, queue, function, upstream
+    FROM rollup_sum
+    WHERE span = 1440
+        AND minute < ?1
     LIMIT ?2
 )
 
 -- name: old_times
 -- 1 minute before which they were counted, 2 how many at most
-DELETE FROM rollup_time
-WHERE (minute, queue, function, upstream, kind, bucket) IN (
-    SELECT minute, queue, function, upstream, kind, bucket
-    FROM rollup_time
-    WHERE minute < ?1
+DELETE FROM rollup_time_sum
+WHERE (span, minute, queue, function, upstream, kind, bucket) IN (
+    SELECT span, minute, queue, function, upstream, kind, bucket
+    FROM rollup_time_sum
+    WHERE span = 1440
+        AND minute < ?1
     LIMIT ?2
 )
 
@@ -97,8 +99,9 @@ WHERE (minute, tenant) IN (
 -- name: has_old_rollups
 -- 1 minute before which they were counted
 SELECT 1
-FROM rollup
-WHERE minute < ?1
+FROM rollup_sum
+WHERE span = 1440
+    AND minute < ?1
 LIMIT 1
 
 -- name: old_audit

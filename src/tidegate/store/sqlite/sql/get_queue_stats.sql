@@ -47,19 +47,13 @@ FROM (
 )
 GROUP BY queue
 
--- name: done_before
--- Returns the queue if it finished any task before the window. The tally is searched only if its oldest row is older than
--- the window: where maintenance runs, it never is.
--- 1 queue, 2 first minute of the window
-SELECT ?1
-WHERE EXISTS (
-    SELECT 1
-    FROM rollup
-    WHERE queue = ?1
-        AND minute < ?2
-        AND first_final_at IS NOT NULL
-)
-OR (
-    EXISTS (SELECT 1 FROM tally WHERE rowid = (SELECT min(rowid) FROM tally) AND minute < ?2)
-    AND EXISTS (SELECT 1 FROM tally WHERE queue = ?1 AND minute < ?2 AND first_final_at IS NOT NULL)
-)
+-- name: done_ever
+SELECT queue, sum(ends)
+FROM (
+    SELECT queue, succeeded + dead + cancelled AS ends
+    FROM total
+    UNION ALL
+    SELECT queue, succeeded + dead + cancelled
+    FROM tally
+) AS counted
+GROUP BY queue

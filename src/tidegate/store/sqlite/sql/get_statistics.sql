@@ -1,22 +1,52 @@
--- get_statistics: counters of runs and tasks by period. The roll-up, what is not folded into it yet, and the starts of the
--- runs that have not ended.
+-- get_statistics: counters of runs and tasks by period. Each part of the time is read from the rows with the longest span
+-- that fit: days, hours, minutes. What is not folded into them yet is read from where it was appended, and the starts of
+-- runs that have not ended from `running`.
 
--- name: counts
--- 1 first minute, 2 minute after the last, 3 minutes of a period, 4 queue or NULL, 5 function or NULL, 6 upstream or
--- NULL
+-- name: sums
+-- By the hour and the day.
+-- 1 span, 2 first minute, 3 minute after the last; then 4 minutes of a period, 5 queue or NULL, 6 function or NULL,
+-- 7 upstream or NULL, whether to keep apart: 8 queues, 9 functions, 10 upstreams
 SELECT
-    minute - minute % ?3, queue, function, upstream, sum(enqueued), sum(started), sum(succeeded), sum(dead),
-    sum(cancelled), sum(retried), sum(released), sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens),
-    sum(output_tokens)
+    c.minute - c.minute % ?4 AS period, CASE WHEN ?8 THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN ?9 THEN c.function ELSE '' END AS of_function, CASE WHEN ?10 THEN c.upstream ELSE '' END AS of_upstream, sum(c.enqueued), sum(c.started), sum(c.succeeded),
+    sum(c.dead), sum(c.cancelled), sum(c.retried), sum(c.released), sum(c.run_seconds), sum(c.wait_seconds), sum(c.calls),
+    sum(c.input_tokens), sum(c.output_tokens)
+FROM rollup_sum AS c
+WHERE c.span = ?1
+    AND c.minute >= ?2
+    AND c.minute < ?3
+    AND (?5 IS NULL OR c.queue = ?5)
+    AND (?6 IS NULL OR c.function = ?6)
+    AND (?7 IS NULL OR c.upstream = ?7)
+GROUP BY period, of_queue, of_function, of_upstream
+
+-- name: minutes
+-- By the minute. 1 to 10 as above
+SELECT
+    c.minute - c.minute % ?4 AS period, CASE WHEN ?8 THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN ?9 THEN c.function ELSE '' END AS of_function, CASE WHEN ?10 THEN c.upstream ELSE '' END AS of_upstream, sum(c.enqueued), sum(c.started), sum(c.succeeded),
+    sum(c.dead), sum(c.cancelled), sum(c.retried), sum(c.released), sum(c.run_seconds), sum(c.wait_seconds), sum(c.calls),
+    sum(c.input_tokens), sum(c.output_tokens)
+FROM rollup AS c
+WHERE c.minute >= ?2
+    AND c.minute < ?3
+    AND (?5 IS NULL OR c.queue = ?5)
+    AND (?6 IS NULL OR c.function = ?6)
+    AND (?7 IS NULL OR c.upstream = ?7)
+GROUP BY period, of_queue, of_function, of_upstream
+
+-- name: recent
+-- What is not folded yet. 1 to 10 as above
+SELECT
+    c.minute - c.minute % ?4 AS period, CASE WHEN ?8 THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN ?9 THEN c.function ELSE '' END AS of_function, CASE WHEN ?10 THEN c.upstream ELSE '' END AS of_upstream, sum(c.enqueued), sum(c.started), sum(c.succeeded),
+    sum(c.dead), sum(c.cancelled), sum(c.retried), sum(c.released), sum(c.run_seconds), sum(c.wait_seconds), sum(c.calls),
+    sum(c.input_tokens), sum(c.output_tokens)
 FROM (
     SELECT
-        minute, queue, function, upstream, enqueued, started, succeeded, dead, cancelled, retried, released,
-        run_seconds, wait_seconds, calls, input_tokens, output_tokens
-    FROM rollup
-    UNION ALL
-    SELECT
-        minute, queue, function, upstream, enqueued, 0, succeeded, dead, cancelled, retried, released, run_seconds,
-        wait_seconds, coalesce(calls, 0), coalesce(input_tokens, 0), coalesce(output_tokens, 0)
+        minute, queue, function, upstream, enqueued, 0 AS started, succeeded, dead, cancelled, retried, released,
+        run_seconds, wait_seconds, coalesce(calls, 0) AS calls, coalesce(input_tokens, 0) AS input_tokens,
+        coalesce(output_tokens, 0) AS output_tokens
     FROM tally
     UNION ALL
     SELECT
@@ -28,38 +58,63 @@ FROM (
     SELECT
         cast(started_at / 60 AS INTEGER), queue, function, upstream, 0, 1, 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0, 0
     FROM running
-)
-WHERE minute >= ?1
-    AND minute < ?2
-    AND (?4 IS NULL OR queue = ?4)
-    AND (?5 IS NULL OR function = ?5)
-    AND (?6 IS NULL OR upstream = ?6)
-GROUP BY minute - minute % ?3, queue, function, upstream
-ORDER BY 1, 2, 3, 4
+) AS c
+WHERE c.minute >= ?2
+    AND c.minute < ?3
+    AND (?5 IS NULL OR c.queue = ?5)
+    AND (?6 IS NULL OR c.function = ?6)
+    AND (?7 IS NULL OR c.upstream = ?7)
+GROUP BY period, of_queue, of_function, of_upstream
 
--- name: times
--- Numbers of runs by kind and bucket of duration. 1 to 6 as above
-SELECT minute - minute % ?3, queue, function, upstream, kind, bucket, sum(runs)
+-- name: time_sums
+-- Numbers of runs by kind and bucket of duration. 1 to 10 as above
+SELECT
+    c.minute - c.minute % ?4 AS period, CASE WHEN ?8 THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN ?9 THEN c.function ELSE '' END AS of_function, CASE WHEN ?10 THEN c.upstream ELSE '' END AS of_upstream, c.kind, c.bucket, sum(c.runs)
+FROM rollup_time_sum AS c
+WHERE c.span = ?1
+    AND c.minute >= ?2
+    AND c.minute < ?3
+    AND (?5 IS NULL OR c.queue = ?5)
+    AND (?6 IS NULL OR c.function = ?6)
+    AND (?7 IS NULL OR c.upstream = ?7)
+GROUP BY period, of_queue, of_function, of_upstream, c.kind, c.bucket
+
+-- name: time_minutes
+-- 1 to 10 as above
+SELECT
+    c.minute - c.minute % ?4 AS period, CASE WHEN ?8 THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN ?9 THEN c.function ELSE '' END AS of_function, CASE WHEN ?10 THEN c.upstream ELSE '' END AS of_upstream, c.kind, c.bucket, sum(c.runs)
+FROM rollup_time AS c
+WHERE c.minute >= ?2
+    AND c.minute < ?3
+    AND (?5 IS NULL OR c.queue = ?5)
+    AND (?6 IS NULL OR c.function = ?6)
+    AND (?7 IS NULL OR c.upstream = ?7)
+GROUP BY period, of_queue, of_function, of_upstream, c.kind, c.bucket
+
+-- name: recent_times
+-- 1 to 10 as above
+SELECT
+    c.minute - c.minute % ?4 AS period, CASE WHEN ?8 THEN c.queue ELSE '' END AS of_queue,
+    CASE WHEN ?9 THEN c.function ELSE '' END AS of_function, CASE WHEN ?10 THEN c.upstream ELSE '' END AS of_upstream, c.kind, c.bucket, sum(c.runs)
 FROM (
-    SELECT minute, queue, function, upstream, kind, bucket, runs
-    FROM rollup_time
-    UNION ALL
     SELECT
-        minute, queue, function, upstream, 'run', run_bucket, succeeded + dead + cancelled + retried + released
+        minute, queue, function, upstream, 'run' AS kind, run_bucket AS bucket,
+        succeeded + dead + cancelled + retried + released AS runs
     FROM tally
     WHERE run_bucket IS NOT NULL
     UNION ALL
-    SELECT
-        minute, queue, function, upstream, 'wait', wait_bucket, succeeded + dead + cancelled + retried + released
+    SELECT minute, queue, function, upstream, 'wait', wait_bucket, succeeded + dead + cancelled + retried + released
     FROM tally
     WHERE wait_bucket IS NOT NULL
-)
-WHERE minute >= ?1
-    AND minute < ?2
-    AND (?4 IS NULL OR queue = ?4)
-    AND (?5 IS NULL OR function = ?5)
-    AND (?6 IS NULL OR upstream = ?6)
-GROUP BY minute - minute % ?3, queue, function, upstream, kind, bucket
+) AS c
+WHERE c.minute >= ?2
+    AND c.minute < ?3
+    AND (?5 IS NULL OR c.queue = ?5)
+    AND (?6 IS NULL OR c.function = ?6)
+    AND (?7 IS NULL OR c.upstream = ?7)
+GROUP BY period, of_queue, of_function, of_upstream, c.kind, c.bucket
 
 -- name: tenants
 -- Counters of tenants over the whole time, those with the most tasks first.
