@@ -77,10 +77,12 @@ if TYPE_CHECKING:
     from tidegate.limits.values import GateState, ParkedBy
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
     from tidegate.operations.history import DeathFilters, HistoryFilters, StatisticsFilters
+    from tidegate.operations.surges import GroupSurge
     from tidegate.options import EnqueueOptions, FinalFunction
     from tidegate.policy.backlog import WaitKind, WaitReason
     from tidegate.policy.classify import Classifier
     from tidegate.policy.drain import Drain, DrainKind
+    from tidegate.policy.surge import Surge, SurgeComparison
     from tidegate.store.rows import ActionStatus, CancelStatus
     from tidegate.task import TaskFunction
     from tidegate.task_settings import TaskSettings, discard, on
@@ -122,6 +124,7 @@ __all__ = [
     "Fixed",
     "FunctionAdmin",
     "GateState",
+    "GroupSurge",
     "Handle",
     "HistoryEntry",
     "HistoryFilters",
@@ -163,6 +166,8 @@ __all__ = [
     "StoreBusyError",
     "StoreError",
     "StoreUnavailableError",
+    "Surge",
+    "SurgeComparison",
     "TaskAdmin",
     "TaskCancelledError",
     "TaskFailedError",
@@ -237,6 +242,7 @@ _HOMES = {
     "Fixed": "tidegate.domain.spec",
     "FunctionAdmin": "tidegate.admin",
     "GateState": "tidegate.limits.values",
+    "GroupSurge": "tidegate.operations.surges",
     "Handle": "tidegate.handle",
     "HistoryEntry": "tidegate.values",
     "HistoryFilters": "tidegate.operations.history",
@@ -278,6 +284,8 @@ _HOMES = {
     "StoreBusyError": "tidegate.errors",
     "StoreError": "tidegate.errors",
     "StoreUnavailableError": "tidegate.errors",
+    "Surge": "tidegate.policy.surge",
+    "SurgeComparison": "tidegate.policy.surge",
     "TaskAdmin": "tidegate.admin",
     "TaskCancelledError": "tidegate.errors",
     "TaskFailedError": "tidegate.errors",

@@ -327,3 +327,25 @@ def test_a_time_without_deaths_is_reported(workspace):
 )
 def test_a_range_that_cannot_be_answered_is_refused(workspace, options, message):
     assert message in workspace.run("dead", "stats", *options, code=2).stderr
+
+
+def test_surges_are_listed_with_their_numbers_and_named_by_the_statistics(workspace):
+    workspace.die(7)
+    workspace.die(queue="vip", failure=CRASH)
+
+    shown = workspace.run("dead", "surges", "--by", "queue")
+    (first, second) = workspace.lines("dead", "surges", "--by", "reason")
+    stats = workspace.run("dead", "stats")
+
+    assert shown.stdout.splitlines()[0].split()[:3] == ["SURGE", "DEATHS", "EXPECTED"]
+    assert [line.split()[1] for line in shown.stdout.splitlines()[1:]] == ["7", "1"]
+    assert (first["by"], first["key"], first["count"]["now"]) == ("reason", "content_policy", 7)
+    assert "nothing earlier to compare" in second["why"]
+    assert "surge:" not in stats.stderr, "there is nothing to compare with yet"
+
+
+def test_without_deaths_there_are_no_surges_and_a_wrong_window_is_refused(workspace):
+    workspace.add()
+
+    assert "no task died" in workspace.run("dead", "surges").stderr
+    assert "choose a minute to a day" in workspace.run("dead", "surges", "--window", "5s", code=2).stderr

@@ -43,6 +43,7 @@ TABLE: dict[tuple[str, str], str] = {
     ("POST", "/api/v1/dead-letters/redrive"): "operator admin",
     ("POST", "/api/v1/dead-letters/purge"): "operator admin",
     ("GET", "/api/v1/dead-letters/groups"): "viewer operator admin, whole",
+    ("GET", "/api/v1/dead-letters/surges"): "viewer operator admin, whole",
     ("GET", "/api/v1/dead-letters/statistics"): "viewer operator admin, whole",
     ("GET", "/api/v1/statistics"): "viewer operator admin, whole",
     ("GET", "/api/v1/functions"): "submitter viewer operator admin",

@@ -9,12 +9,13 @@ from tidegate.admin.history_values import DeathCount, FailureGroup, death_count,
 from tidegate.admin.source import AdminSource
 from tidegate.admin.tasks import MOST_LISTED
 from tidegate.admin.values import DeadLetter, dead_letter, dead_letter_of_task
-from tidegate.domain.readers import whole_option
+from tidegate.domain.readers import Seconds, whole_option
 from tidegate.operations import dead_letters, history
 from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, DeadLetterReport
 from tidegate.operations.history import DeathFilters, Step
 from tidegate.operations.recorded_task import read_recorded
 from tidegate.operations.regression_test import write_test
+from tidegate.operations.surges import DEFAULT_WINDOW, GroupSurge, SurgeBy, find_surges
 from tidegate.operations.tasks import full_id, read_dead_task
 from tidegate.store.protocol import Store
 from tidegate.store.short_ids import TaskIds
@@ -147,6 +148,69 @@ class DeadLetterAdmin:
     def groups_sync(self, *, limit: int = 50, **filters: Unpack[DeathFilters]) -> builtins.list[FailureGroup]:
         """Same as `groups`, from sync code."""
         return run_sync(self.groups(limit=limit, **filters))
+
+    async def surges(
+        self,
+        *,
+        by: SurgeBy = "function",
+        window: Seconds = DEFAULT_WINDOW,
+        queue: str | None = None,
+        function: str | None = None,
+        reason: str | None = None,
+        fingerprint: str | None = None,
+        limit: int = 50,
+    ) -> builtins.list[GroupSurge]:
+        """Compare the deaths of the last hour with those of the same hours of earlier days.
+
+        Args:
+            by: What the deaths are grouped by: `"function"`, `"queue"`, `"reason"` or `"fingerprint"`.
+            window: Another length of the present period, a minute to a day.
+            queue: Only deaths in this queue.
+            function: Only deaths of this function.
+            reason: Only deaths with this reason.
+            fingerprint: Only deaths with this fingerprint.
+            limit: 1 to 1,000.
+
+        Returns:
+            The groups that had a death, surges first.
+
+        Raises:
+            OptionError: A value is invalid.
+        """
+        return await find_surges(
+            await self._source.opened_store(),
+            by=by,
+            window=window,
+            queue=queue,
+            function=function,
+            reason=reason,
+            fingerprint=fingerprint,
+            limit=whole_option("limit", limit, most=MOST_LISTED),
+        )
+
+    def surges_sync(
+        self,
+        *,
+        by: SurgeBy = "function",
+        window: Seconds = DEFAULT_WINDOW,
+        queue: str | None = None,
+        function: str | None = None,
+        reason: str | None = None,
+        fingerprint: str | None = None,
+        limit: int = 50,
+    ) -> builtins.list[GroupSurge]:
+        """Same as `surges`, from sync code."""
+        return run_sync(
+            self.surges(
+                by=by,
+                window=window,
+                queue=queue,
+                function=function,
+                reason=reason,
+                fingerprint=fingerprint,
+                limit=limit,
+            )
+        )
 
     async def redrive(
         self,

@@ -24,6 +24,7 @@ from tidegate.cli.common import (
     run,
 )
 from tidegate.cli.dead_statistics import groups_command, stats_command
+from tidegate.cli.dead_surges import surges_command
 from tidegate.cli.error_report import CONFLICT
 from tidegate.cli.output import print_json, print_message
 from tidegate.cli.rendering import dead_letter_json, print_dead_letters, show_task
@@ -122,6 +123,7 @@ def command() -> None:
 
 command.add_command(stats_command)
 command.add_command(groups_command)
+command.add_command(surges_command)
 
 
 @command.command("ls")

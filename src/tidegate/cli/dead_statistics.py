@@ -18,7 +18,9 @@ from tidegate.cli.table import print_table
 from tidegate.domain.text import counted
 from tidegate.operations import history
 from tidegate.operations.history import STEP_MINUTES, DeathFilters
+from tidegate.operations.surges import find_surges
 from tidegate.store.history_rows import DeathCountRow, FailureGroupRow
+from tidegate.store.protocol import Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -84,7 +86,8 @@ def death_filters(command: Command) -> Command:
 def stats_command(filters: DeathFilters, step: str, location: StoreLocation, as_json: bool) -> None:
     """Count the tasks that died, by reason, over hours or days.
 
-    A death counts when it happens: a redrive or a purge changes nothing here. Periods are in UTC. With
+    A death counts when it happens: a redrive or a purge changes nothing here. Periods are in UTC. Without
+    --until it also reports the functions whose deaths surge now; `tidegate dead surges` has the numbers. With
     --json: one line for each period, queue, function and reason.
     """
     run(_stats(location, filters, step, as_json))
@@ -93,13 +96,26 @@ def stats_command(filters: DeathFilters, step: str, location: StoreLocation, as_
 async def _stats(location: StoreLocation, filters: DeathFilters, step: str, as_json: bool) -> None:
     async with opened_store(location) as store:
         found = await history.count_deaths(store, filters, step=step)
-    if as_json:
-        for row in found:
-            print_json(jsonable(row))
-    elif found:
-        _print_counts(found, step)
-    else:
-        print_message("no task died in this time")
+        if as_json:
+            for row in found:
+                print_json(jsonable(row))
+        elif found:
+            _print_counts(found, step)
+            await _print_surges(store, filters)
+        else:
+            print_message("no task died in this time")
+
+
+async def _print_surges(store: Store, filters: DeathFilters) -> None:
+    """Report the functions whose deaths surge now, if the range ends now."""
+    if filters.get("until") is not None:
+        return
+    found = await find_surges(
+        store, queue=filters.get("queue"), function=filters.get("function"), reason=filters.get("reason")
+    )
+    for each in found:
+        if each.surge.surges:
+            print_message(f"surge: {each.key}: {each.surge.why}")
 
 
 def _print_counts(found: Sequence[DeathCountRow], step: str) -> None:

@@ -73,7 +73,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SurgeComparison:
     """One number of the present period against its baseline."""
 
     surges: bool
@@ -92,8 +92,8 @@ class Comparison:
 class Surge:
     """Whether deaths surge, with the numbers."""
 
-    count: Comparison
-    share: Comparison
+    count: SurgeComparison
+    share: SurgeComparison
 
     @property
     def surges(self) -> bool:
@@ -191,18 +191,18 @@ def _compare(
     happened: str,
     baseline: str,
     shown: Callable[[float], str],
-) -> Comparison:
+) -> SurgeComparison:
     """Compare deaths with what was expected, both divided by `unit` for the result."""
     now = deaths / unit if unit else 0.0
     if expectation is None:
-        return Comparison(False, now, why=f"{happened}, with nothing earlier to compare")
+        return SurgeComparison(False, now, why=f"{happened}, with nothing earlier to compare")
     expected, limit = expectation.deaths / unit, expectation.limit / unit
     factor = deaths / expectation.deaths
     source = f" from {baseline}" if baseline else ""
     unreachable = shown is _percent and limit > 1.0
     begins = "a surge would begin above 100%" if unreachable else f"a surge begins at {shown(limit)}"
     why = f"{happened}, {shown(expected)} expected{source} (×{_number(factor)}), {begins}"
-    return Comparison(deaths >= expectation.limit, now, expected, limit, factor, why)
+    return SurgeComparison(deaths >= expectation.limit, now, expected, limit, factor, why)
 
 
 def _number(value: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,35 @@ class FailureGroupRow:
     reasons: tuple[str, ...]
     example_id: str
     """The task that died last. It may be redriven or deleted by now."""
+
+
+class WindowDeaths(NamedTuple):
+    """How many tasks died in one of several ranges of minutes."""
+
+    window: int
+    """Index of the range."""
+    queue: str
+    function: str
+    reason: str
+    fingerprint: str
+    deaths: int
+
+
+class WindowEnded(NamedTuple):
+    """How many tasks succeeded or died in one of several ranges of minutes."""
+
+    window: int
+    queue: str
+    function: str
+    ended: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCounts:
+    """What died and what ended in several ranges of minutes."""
+
+    deaths: Sequence[WindowDeaths]
+    ended: Sequence[WindowEnded]
 
 
 @dataclass(frozen=True, slots=True)

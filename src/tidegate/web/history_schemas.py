@@ -48,6 +48,39 @@ class FailureGroupsOut(msgspec.Struct):
     groups: list[FailureGroupOut]
 
 
+class SurgeComparisonOut(msgspec.Struct):
+    """Deaths, or deaths per ended task, against the same hours of earlier days."""
+
+    surges: bool
+    now: float
+    expected: float | None
+    """Null without anything earlier."""
+    limit: float | None
+    """A surge begins here."""
+    factor: float | None
+    """`now` divided by `expected`."""
+    why: str
+
+
+class GroupSurgeOut(msgspec.Struct):
+    """Whether the deaths of one function, queue, reason or fingerprint surge."""
+
+    by: str
+    key: str
+    surges: bool
+    """In count, in share, or both."""
+    why: str
+    count: SurgeComparisonOut
+    share: SurgeComparisonOut
+    """Of the tasks that succeeded or died."""
+
+
+class SurgesOut(msgspec.Struct):
+    """The groups that had a death, surges first."""
+
+    surges: list[GroupSurgeOut]
+
+
 class StatisticsRowOut(msgspec.Struct):
     """What happened to the tasks of one queue, function and upstream in one period."""
 

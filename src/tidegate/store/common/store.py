@@ -25,6 +25,7 @@ from tidegate.store.common import (
     statistics,
     stats,
     totals,
+    windows,
     work_counts,
     workers,
 )
@@ -194,6 +195,8 @@ class CommonStore(Store):
     count_dead_letters = read(dead.count_dead_letters)
     count_deaths = read(deaths.count_deaths)
     list_failure_groups = read(deaths.list_failure_groups)
+    counted_since = read(windows.counted_since)
+    count_windows = read(windows.count_windows, snapshot=True)
     get_statistics = read(statistics.get_statistics, snapshot=True)
     get_tenant_statistics = read(statistics.get_tenant_statistics, snapshot=True)
     get_totals = read(totals.get_totals, snapshot=True)

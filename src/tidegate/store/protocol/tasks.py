@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from tidegate.domain.spec import Priority
 from tidegate.policy.backlog import UnservedReason
+from tidegate.policy.surge import Window
 from tidegate.policy.work import Work
 from tidegate.store.history_rows import (
     DeathCountRow,
@@ -15,6 +16,7 @@ from tidegate.store.history_rows import (
     StatisticsRow,
     TenantStatisticsRow,
     TotalCounts,
+    WindowCounts,
 )
 from tidegate.store.rows import (
     ActionStatus,
@@ -164,6 +166,24 @@ class Statistics(Protocol):
 
     async def list_failure_groups(self, which: HistoryRange, *, limit: int = 50) -> list[FailureGroupRow]:
         """Return the deaths by fingerprint, the most first."""
+
+    async def counted_since(self) -> int | None:
+        """Return the first minute since the epoch that has counters; None if there are none."""
+
+    async def count_windows(
+        self,
+        windows: Sequence[Window],
+        *,
+        queue: str | None = None,
+        function: str | None = None,
+        reason: str | None = None,
+        fingerprint: str | None = None,
+    ) -> WindowCounts:
+        """Return what died and what ended in each range of minutes.
+
+        Ranges older than two days must be of full hours, and none may be older than 35 days: counters are
+        kept so. Of the ended tasks only queue and function choose.
+        """
 
     async def get_statistics(
         self,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.operations import history
+from tidegate.operations import history, surges
 from tidegate.operations.history import DeathFilters, StatisticsFilters, Step
 from tidegate.operations.statistics import period_fields
+from tidegate.operations.surges import SurgeBy, surge_fields
 from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.history_schemas import (
     DeathCountOut,
@@ -16,6 +18,7 @@ from tidegate.web.history_schemas import (
     FailureGroupsOut,
     StatisticsOut,
     StatisticsRowOut,
+    SurgesOut,
 )
 from tidegate.web.protected_routes import READERS, AccessRule, ProtectedRouter, ResponseSpec
 from tidegate.web.routes.tasks import Limit, Moment, Text
@@ -71,6 +74,35 @@ def _add_death_routes(api: ProtectedRouter, context: ApiContext) -> None:
         filters = DeathFilters(since=since, until=until, queue=queue, function=function, reason=reason)
         found = await history.count_deaths(await context.store(), filters, step=step)
         return json_response(DeathCountsOut([DeathCountOut(**fields_of(row)) for row in found]))
+
+    @api.route(
+        "GET",
+        "/api/v1/dead-letters/surges",
+        AccessRule(READERS, all_tenants=True),
+        responses={200: ResponseSpec("Surges", SurgesOut)},
+    )
+    async def find_surges(
+        request: Request,
+        by: SurgeBy = "function",
+        window: Text = surges.DEFAULT_WINDOW,
+        queue: Text = None,
+        function: Text = None,
+        reason: Text = None,
+        fingerprint: Text = None,
+        limit: Limit = 50,
+    ) -> Response:
+        """Compare the deaths of the last hour, or another window, with the same hours of earlier days."""
+        found = await surges.find_surges(
+            await context.store(),
+            by=by,
+            window=window or surges.DEFAULT_WINDOW,
+            queue=queue,
+            function=function,
+            reason=reason,
+            fingerprint=fingerprint,
+            limit=min(limit, context.settings.page_limit),
+        )
+        return json_response(msgspec.convert({"surges": [surge_fields(each) for each in found]}, SurgesOut))
 
     @api.route(
         "GET",
