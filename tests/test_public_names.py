@@ -77,6 +77,7 @@ def test_an_application_shows_only_what_users_may_use() -> None:
             ),
             *(
                 "on_child_start",
+                "on_event",
                 "on_load",
                 "on_start",
                 "on_stop",

@@ -196,6 +196,7 @@ class Tidegate(Hooks, TaskAccess):
             times=times,
             keys=KeyRing(name, keys, self._core.config.environment or "") if keys else None,
             opened_store=self._core.opened_store,
+            events=self._core.events,
         )
         if (known := self._core.upstreams.get(name)) is not None and known.limits != made.limits:
             raise OptionError(

@@ -1,16 +1,19 @@
-"""Functions of the application that Tidegate calls when it is loaded, starts, stops, or a task fails."""
+"""Functions of the application that Tidegate calls at its start and end, on failures and on events."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from tidegate.domain.readers import callable_option
+from tidegate.domain.readers import callable_option, wrong
+from tidegate.events import EVENTS, Event, EventBus
 
 if TYPE_CHECKING:
     from tidegate.policy.classify import Classifier
 
 Hook = Callable[[], Awaitable[None] | None]
+E = TypeVar("E", bound=Event)
 
 
 class HookLists:
@@ -22,6 +25,8 @@ class HookLists:
         self.stop_hooks: list[Hook] = []
         self.child_start_hooks: list[Hook] = []
         self.classifiers: list[Classifier] = []
+        self.events = EventBus()
+        """Passes events to their subscribers in this process."""
 
 
 class Hooks:
@@ -65,3 +70,50 @@ class Hooks:
         """
         self._core.classifiers.append(callable_option("classifier", classify))
         return classify
+
+    def on_event(self, kind: type[E]) -> Callable[[Callable[[E], object]], Callable[[E], object]]:
+        """Subscribe a function to a type of `tidegate.events`. Use it as a decorator.
+
+        The function is called where the event happens: `RunStarted` and `RunFinished` in the pool process,
+        the events of calls in the process that makes the call. It must return quickly, because the event loop
+        of the tasks waits for it. If it raises, that is logged once, and the run is not affected.
+
+        Args:
+            kind: The type of the events.
+
+        Raises:
+            OptionError: `kind` is no type of events, or the function is async or does not take one argument.
+
+        Example:
+            >>> from tidegate.events import TaskDied
+            >>> app = Tidegate("sqlite:///queue.db")
+            >>> @app.on_event(TaskDied)
+            ... def page(event: TaskDied) -> None:
+            ...     print(event.function, event.failure.reason)
+        """
+        if kind not in EVENTS:
+            raise wrong("on_event", kind, f"use one of {', '.join(known.__name__ for known in EVENTS)}")
+
+        def subscribe(subscriber: Callable[[E], object]) -> Callable[[E], object]:
+            require_subscriber(subscriber)
+            self._core.events.subscribe(kind, subscriber)
+            return subscriber
+
+        return subscribe
+
+
+def require_subscriber(subscriber: Callable[..., object]) -> None:
+    """Raise unless a function can be called with an event.
+
+    Raises:
+        OptionError: It is async, cannot be called, or takes other arguments than one.
+    """
+    callable_option("on_event", subscriber)
+    if inspect.iscoroutinefunction(subscriber):
+        raise wrong("on_event", subscriber, "use a plain function: nothing would await this one")
+    try:
+        inspect.signature(subscriber).bind(None)
+    except TypeError:
+        raise wrong("on_event", subscriber, "use a function that takes one argument, the event") from None
+    except ValueError:  # a builtin without a signature, such as print
+        return

@@ -24,6 +24,7 @@ from tidegate.domain.readers import (
 )
 from tidegate.domain.schedule import LABEL_PREFIX
 from tidegate.domain.spec import Priority, TaskSpec
+from tidegate.domain.trace import TRACEPARENT_LABEL, TRACESTATE_LABEL, TraceContext
 from tidegate.errors import OptionError
 
 
@@ -73,6 +74,11 @@ class EnqueueOptions(TypedDict, total=False):
     such as `1h`."""
     labels: Mapping[str, str] | None
     """A few names and values by which the task can be found."""
+    traceparent: str | None
+    """The W3C trace context that the task continues, as the HTTP header of that name carries it. Default:
+    OpenTelemetry's current span, else that of the task that enqueues it. An invalid one is ignored."""
+    tracestate: str | None
+    """The HTTP header of that name, which belongs to `traceparent`."""
     on_final: FinalFunction | None
     """A task function that gets a `FinalState` when the task succeeds, dies or is cancelled. Its task is
     enqueued in the transaction of that state."""
@@ -156,6 +162,12 @@ def _labels(option: str, labels: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _header(option: str, value: str) -> str:
+    if not isinstance(value, str):
+        raise wrong(option, value, "use the text of the HTTP header of that name")
+    return value
+
+
 class EnqueueOption(NamedTuple):
     """How one option is read, and which field it sets."""
 
@@ -185,6 +197,8 @@ ENQUEUE_OPTIONS: Mapping[str, EnqueueOption] = {
     "key_kept": EnqueueOption("key_seconds", positive_option),
     "unique": EnqueueOption("unique_seconds", _unique_seconds, ("unique",)),
     "labels": EnqueueOption("labels", _labels, ("labels",)),
+    "traceparent": EnqueueOption("labels", lambda name, text: {TRACEPARENT_LABEL: _header(name, text)}),
+    "tracestate": EnqueueOption("labels", lambda name, text: {TRACESTATE_LABEL: _header(name, text)}),
     "on_final": EnqueueOption("on_final", final_hook_option),
 }
 """Every option of an enqueue. A new one needs a row here and a field in `EnqueueOptions`.
@@ -211,7 +225,8 @@ def read_options(given: Mapping[str, object], *, names: Mapping[str, str] | None
         if value is not None:
             is_moment = name == "deadline" and isinstance(value, datetime)
             option = _DEADLINE_MOMENT if is_moment else ENQUEUE_OPTIONS[name]
-            fields[option.field] = option.read(names.get(name, name), value)
+            read = option.read(names.get(name, name), value)
+            fields[option.field] = {**fields.get("labels", {}), **read} if option.field == "labels" else read
     if "delay_seconds" in fields and "run_at" in fields:
         delay = names.get("delay", "delay")
         raise OptionError(
@@ -221,4 +236,13 @@ def read_options(given: Mapping[str, object], *, names: Mapping[str, str] | None
             value=given["delay"],
         )
     require_before_deadline(fields.get("delay_seconds", 0.0), fields.get("deadline_seconds"))
+    if "labels" in fields:
+        fields["labels"] = _with_valid_trace(fields["labels"])
     return fields
+
+
+def _with_valid_trace(labels: dict[str, str]) -> dict[str, str]:
+    """Return labels without those of a trace that is invalid."""
+    trace = TraceContext.of_labels(labels)
+    own = {name: text for name, text in labels.items() if name not in (TRACEPARENT_LABEL, TRACESTATE_LABEL)}
+    return own if trace is None else own | trace.labels()

@@ -25,8 +25,6 @@ class BulkEnqueue:
         self._store = store
         self._batch_id = batch_id
         self._ids: list[str] = []
-        self.task_kinds: set[tuple[str, str]] = set()
-        """The distinct pairs of queue and function of the tasks."""
         self._part: list[NewTask] = []
         self._has_stored_parts = False
 
@@ -67,7 +65,6 @@ class BulkEnqueue:
 
     def _add(self, task: NewTask) -> None:
         self._part.append(task)
-        self.task_kinds.add((task.queue, task.function))
         self._ids.append(task.id)
 
     async def _store_part(self) -> None:

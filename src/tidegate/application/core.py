@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from tidegate.application.bulk_enqueue import BulkEnqueue, each
+from tidegate.application.sending import TaskSender
 from tidegate.application.task_schedule import TaskSchedule
 from tidegate.application.unserved import UnservedTaskWarner
 from tidegate.calls.upstream import Upstream
@@ -105,6 +106,7 @@ class Core(HookLists):
         self.schedules: dict[str, TaskSchedule] = {}
         self.unserved = UnservedTaskWarner(pools)
         self._system_limits = limits
+        self._sender = TaskSender(self.events)
         self._opened_in_pid = 0
         self._replacements: list[_Replacement] = []
         self._lock, self._lock_pid = threading.Lock(), os.getpid()
@@ -317,7 +319,11 @@ class Core(HookLists):
         if self._opened_in_pid != os.getpid():
             await self.store.open()
             self._opened_in_pid = os.getpid()
+        self.observe()
         return self.store
+
+    def observe(self) -> None:
+        """Have OpenTelemetry subscribe to the events, if it is used here. Safe to repeat."""
 
     def task_watcher(self, store: Store) -> TaskWatcher:
         """Return the running loop's watcher of tasks."""
@@ -330,40 +336,54 @@ class Core(HookLists):
     async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> EnqueueResult:
         """Store one prepared task; in the transaction open on `conn`, if one is given."""
         store = await self.opened_store()
-        storing = store.enqueue([task]) if conn is None else store.enqueue_within(conn, [task])
-        (enqueued,) = await storing
+        with self._sender.sending(task) as sending:
+            tasks = [sending.traced(task)]
+            answers = await (store.enqueue(tasks) if conn is None else store.enqueue_within(conn, tasks))
+        self._sender.stored(sending, answers)
         kind = (task.queue, task.function)
         if not self.unserved.has_checked(kind):
             await self.unserved.warn(store, [kind])
-        return enqueued
+        return answers[0]
 
     def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> EnqueueResult:
         """Store one prepared task in the transaction open on a connection that blocks."""
-        return self.store.enqueue_within_sync(conn, [task])[0]
+        self.observe()
+        with self._sender.sending(task) as sending:
+            answers = self.store.enqueue_within_sync(conn, [sending.traced(task)])
+        self._sender.stored(sending, answers)
+        return answers[0]
 
     async def enqueue_all(
         self, tasks: Iterable[NewTask] | AsyncIterable[NewTask], conn: Any = None
     ) -> Sequence[EnqueueResult]:
         """Store these tasks, all or none, and answer in their order."""
-        if conn is not None:
-            store = await self.opened_store()
-            return await store.enqueue_within(conn, [task async for task in each(tasks)])
-        bulk_enqueue = await self._begin_bulk_enqueue()
-        answers = await bulk_enqueue.store(tasks)
-        await self.unserved.warn(self.store, bulk_enqueue.task_kinds)
+        store = await self.opened_store()
+        with self._sender.sending() as sending:
+            traced = sending.each_traced(tasks)
+            if conn is not None:
+                answers = await store.enqueue_within(conn, [task async for task in each(traced)])
+            else:
+                bulk_enqueue = BulkEnqueue(store, self.next_id())
+                answers = await bulk_enqueue.store(traced)
+        self._sender.stored(sending, answers)
+        if conn is None:
+            await self.unserved.warn(store, sending.sent)
         return answers
 
     def enqueue_all_sync(self, tasks: Iterable[NewTask], conn: Any = None) -> Sequence[EnqueueResult]:
         """Same as `enqueue_all`, from sync code."""
-        if conn is not None:
-            return self.store.enqueue_within_sync(conn, list(tasks))
-        bulk_enqueue = run_sync(self._begin_bulk_enqueue())
-        answers = bulk_enqueue.store_sync(tasks)
-        run_sync(self.unserved.warn(self.store, bulk_enqueue.task_kinds))
+        store = self.store if conn is not None else run_sync(self.opened_store())
+        self.observe()
+        with self._sender.sending() as sending:
+            traced = sending.all_traced(tasks)
+            if conn is not None:
+                answers = store.enqueue_within_sync(conn, list(traced))
+            else:
+                answers = BulkEnqueue(store, self.next_id()).store_sync(traced)
+        self._sender.stored(sending, answers)
+        if conn is None:
+            run_sync(self.unserved.warn(store, sending.sent))
         return answers
-
-    async def _begin_bulk_enqueue(self) -> BulkEnqueue:
-        return BulkEnqueue(await self.opened_store(), self.next_id())
 
     async def aclose(self) -> None:
         """Close the store. Safe to repeat; the next use opens the store again."""

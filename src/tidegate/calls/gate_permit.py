@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidegate.calls.keys import Key
 from tidegate.calls.permits import MAX_PERMIT_SECONDS, PermitRequest
@@ -14,11 +15,15 @@ from tidegate.domain.calls import CallResult
 from tidegate.domain.failure import Reason
 from tidegate.domain.outcome import Fence
 from tidegate.domain.usage import HeaderLimit
+from tidegate.events import CallFinished, CallStarted, EventBus
 from tidegate.limits.values import PermitRecord
 from tidegate.policy.charge import may_be_processed
 
 PERMIT_MARGIN_SECONDS = 10.0
 """A permit's lease is this much longer than the call's time limit, so that no call outlasts its permit."""
+
+_numbers = itertools.count(1)
+"""Numbers the calls of this process."""
 
 
 class EndReports(Protocol):
@@ -37,6 +42,10 @@ class PermitOwner(Protocol):
     @property
     def upstream(self) -> str:
         """The name of the upstream."""
+
+    @property
+    def events(self) -> EventBus:
+        """Passes events to their subscribers."""
 
     @property
     def reporter(self) -> EndReports:
@@ -65,6 +74,7 @@ class GatePermit:
         self._request = request
         self._seconds = min(request.seconds, MAX_PERMIT_SECONDS) + PERMIT_MARGIN_SECONDS
         self._sent_at: float | None = None
+        self._number = next(_numbers)
         self._ended = False
         run = current_context()
         self._calls = None if run is None else run.calls
@@ -93,8 +103,11 @@ class GatePermit:
 
     async def mark_sending(self) -> None:
         """Record when the call was sent. From now on the run counts as having called the upstream."""
-        if self._calls is not None and self._sent_at is None:
-            self._calls.begin(self._permits.upstream)
+        if self._sent_at is None:
+            if self._calls is not None:
+                self._calls.begin(self._permits.upstream)
+            if self._permits.events.wants(CallStarted):
+                self._permits.events.emit(CallStarted(**self._facts()))
         self._sent_at = self._permits.now()
 
     def observe_limits(self, seen: Sequence[HeaderLimit]) -> None:
@@ -146,6 +159,7 @@ class GatePermit:
             return
         self._ended = True
         self._note_end(end)
+        self._emit_end(end)
         try:
             await self._permits.reporter.report(end, self)
         finally:
@@ -158,10 +172,40 @@ class GatePermit:
         self._ended = True
         if self._calls is not None and self._sent_at is not None:
             self._calls.record_unsent(self._permits.upstream)
+        self._emit_end(CallResult())
         try:
             await self._permits.reporter.report_unused(self)
         finally:
             await self._permits.end(self)
+
+    def _emit_end(self, end: CallResult) -> None:
+        if self._sent_at is not None and self._permits.events.wants(CallFinished):
+            self._permits.events.emit(
+                CallFinished(
+                    **self._facts(),
+                    seconds=self._permits.now() - self._sent_at,
+                    first_byte_seconds=end.seconds,
+                    status=end.status,
+                    failure=end.failure,
+                    usage=end.usage,
+                    is_in_doubt=end.is_in_doubt,
+                )
+            )
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what both events of the call say."""
+        request = self._request
+        return {
+            "call": self._number,
+            "upstream": self._permits.upstream,
+            "provider": request.provider,
+            "operation": request.operation,
+            "model": request.model,
+            "max_tokens": request.output_tokens,
+            "task_id": self.task_id,
+            "run": 0 if request.fence is None else request.fence.run,
+            "function": request.function,
+        }
 
     def _note_end(self, end: CallResult) -> None:
         """Record the result in the run first: the run may end before the store has answered."""

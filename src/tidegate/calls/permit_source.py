@@ -24,6 +24,7 @@ from tidegate.domain.failure import Reason
 from tidegate.domain.text import format_duration
 from tidegate.domain.usage import HeaderLimit
 from tidegate.errors import ConfigError, UpstreamParkedError
+from tidegate.events import EventBus
 from tidegate.limits.gate import gate_at
 from tidegate.limits.settings import GateKind, LimitDeclaration
 from tidegate.limits.values import CallSlot, GateState, key_gate_name
@@ -48,6 +49,7 @@ class GatePermitSource:
         keys: The upstream's API keys; None if clients use their own.
         clock: Returns monotonic seconds.
         rng: The source of jitter; None for a new one.
+        events: Passes events to their subscribers; None: there are none.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class GatePermitSource:
         keys: KeyRing | None = None,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
+        events: EventBus | None = None,
     ) -> None:
         self._declared = declared
         self._upstream = declared.name
@@ -66,7 +69,11 @@ class GatePermitSource:
         self._keys = keys
         self._clock = clock
         self._rng = rng or random.Random()
-        self.reporter = CallReporter(self._upstream, opened_store, clock=self._clock, rng=self._rng)
+        self.events = events or EventBus()
+        """Passes events to their subscribers."""
+        self.reporter = CallReporter(
+            self._upstream, opened_store, clock=self._clock, rng=self._rng, events=self.events
+        )
         """Reports the ends of its calls to its gates."""
         self._limit_reporter = LimitReporter(self._declare, clock=self._clock, rng=self._rng)
         self._queue = CallWaitQueue(clock)

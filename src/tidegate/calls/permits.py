@@ -76,6 +76,10 @@ class PermitRequest:
     tenant: str = ""
     function: str = ""
     """The task function that makes the call; empty outside a task."""
+    provider: str = ""
+    """The provider, as the upstream declares it."""
+    operation: str = ""
+    """What is asked of a model: `chat`, `embeddings`…; empty if the request does not show it."""
     is_charged_at_claim: bool = False
     """The claim of the task already charged the limits for this call: it is the first call of its run."""
     is_own_upstream: bool = False

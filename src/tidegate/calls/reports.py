@@ -16,6 +16,7 @@ from tidegate.calls.alerts import ParkAlerts
 from tidegate.calls.gate_permit import GatePermit
 from tidegate.domain.calls import CallResult
 from tidegate.domain.failure import ACCOUNT_REASONS, CAPACITY_REASONS, CallFailure, Reason
+from tidegate.events import EventBus, GateOpened, GateParked
 from tidegate.limits.gate import MAX_PARK_SECONDS
 from tidegate.limits.values import CallSlot, Gate, GateState, ParkedBy, key_gate_name
 from tidegate.policy.retry import call_failure_of
@@ -38,6 +39,7 @@ class CallReporter:
         opened_store: Returns the open store.
         clock: Returns monotonic seconds.
         rng: The source of jitter.
+        events: Passes events to their subscribers.
     """
 
     def __init__(
@@ -47,13 +49,17 @@ class CallReporter:
         *,
         clock: Callable[[], float],
         rng: random.Random,
+        events: EventBus,
     ) -> None:
         self._upstream = upstream
         self._opened_store = opened_store
         self._clock = clock
         self._rng = rng
+        self._events = events
         self._parked_until = 0.0
         """By `clock`."""
+        self._parked_at: float | None = None
+        """By `clock`: when this process parked the upstream; None once it flows again."""
         self._alerts = ParkAlerts(clock)
         self.reason = ""
         """Why the upstream was last parked."""
@@ -71,6 +77,7 @@ class CallReporter:
         """Record that the gate flows again."""
         self._alerts.forget(self._upstream)
         self._parked_until = 0.0
+        self._emit_opened()
 
     async def report(self, end: CallResult, permit: GatePermit) -> None:
         """Report the end of a call to its gates. Call this once per call.
@@ -86,7 +93,7 @@ class CallReporter:
         await self._flush(store)
         if key is not None and call_failure.reason in CAPACITY_REASONS | ACCOUNT_REASONS:
             gate = key_gate_name(self._upstream, key.name)
-            await store.report_failure(gate, call_failure)
+            self._emit_parked(await store.report_failure(gate, call_failure), call_failure, key.name)
             if call_failure.needs_person:
                 self._log_needs_person(f"key {gate}", gate, call_failure)
         else:  # not the key's fault: a probe of the key's gate ends without a result
@@ -115,6 +122,10 @@ class CallReporter:
         gate would never return.
         """
         is_good = end.failure is None or end.failure.status is not None
+        if is_good and self._parked_at is not None:
+            sent_seconds = permit.sent_seconds
+            if sent_seconds is not None and self._clock() - sent_seconds > self._parked_at:
+                self._emit_opened()
         await self._report_probes(permit, is_good=is_good)
         if is_good and permit.is_first_call_of_probe and self._upstream not in permit.probed_gates:
             store = await self._opened_store()
@@ -163,9 +174,30 @@ class CallReporter:
 
     def _apply_park(self, gate: Gate, call_failure: CallFailure) -> None:
         if gate.state is GateState.PARKED:
+            is_known = self.parked_seconds > 0 and self.reason == call_failure.reason
             wait = DEFAULT_PARK_SECONDS if call_failure.wait_seconds is None else call_failure.wait_seconds
             self._parked_until = self._clock() + min(wait, MAX_PARK_SECONDS)
             self.reason = str(call_failure.reason)
+            if not is_known:
+                self._parked_at = self._clock()
+                self._emit_parked(gate, call_failure)
+
+    def _emit_opened(self) -> None:
+        if self._parked_at is not None:
+            self._parked_at = None
+            self._events.emit(GateOpened(upstream=self._upstream, key=""))
+
+    def _emit_parked(self, gate: Gate, call_failure: CallFailure, key: str = "") -> None:
+        if gate.state is GateState.PARKED and self._events.wants(GateParked):
+            self._events.emit(
+                GateParked(
+                    upstream=self._upstream,
+                    key=key,
+                    reason=str(call_failure.reason),
+                    seconds=None if call_failure.needs_person else call_failure.wait_seconds,
+                    needs_person=call_failure.needs_person,
+                )
+            )
 
     def _log_needs_person(self, what: str, gate: str, call_failure: CallFailure) -> None:
         """Log, once per park, that a person must act."""

@@ -23,7 +23,14 @@ def permit_request_for(sizes: Sizes, settings: CallSettings) -> PermitRequest:
     run = current_run()
     seconds = remaining_times(settings.times).seconds
     if run is None:
-        return PermitRequest(sizes.model, sizes.input_tokens, sizes.output_tokens, seconds=seconds)
+        return PermitRequest(
+            sizes.model,
+            sizes.input_tokens,
+            sizes.output_tokens,
+            provider=settings.provider_name,
+            operation=sizes.operation,
+            seconds=seconds,
+        )
     return PermitRequest(
         sizes.model,
         sizes.input_tokens,
@@ -33,6 +40,8 @@ def permit_request_for(sizes: Sizes, settings: CallSettings) -> PermitRequest:
         priority=run.priority,
         tenant=run.tenant,
         function=run.function,
+        provider=settings.provider_name,
+        operation=sizes.operation,
         is_charged_at_claim=_is_charged(run, settings.upstream),
         is_own_upstream=run.upstream == settings.upstream,
         is_probe=run.is_probe and run.upstream == settings.upstream,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidegate.calls.manual_call import ManualCall
     from tidegate.calls.permits import PermitSource
     from tidegate.calls.transport.transport import StandIn, UpstreamTransport
+    from tidegate.events import EventBus
     from tidegate.store.protocol import Store
 
 
@@ -43,6 +44,7 @@ class Upstream:
         times: CallTimes | None = None,
         keys: KeyRing | None = None,
         opened_store: Callable[[], Awaitable[Store]],
+        events: EventBus | None = None,
     ) -> None:
         if is_key_gate(name):
             raise OptionError(
@@ -60,6 +62,7 @@ class Upstream:
         self.keys = keys
         """The API keys; None if clients use their own."""
         self._opened_store = opened_store
+        self._events = events
         self._clock: Callable[[], float] = time.monotonic
         self._rng: random.Random | None = None
         self.stand_in: StandIn | None = None
@@ -80,7 +83,12 @@ class Upstream:
         if self.keys is not None:
             self.keys.check()
         return GatePermitSource(
-            self.declared, self._opened_store, keys=self.keys, clock=self._clock, rng=self._rng
+            self.declared,
+            self._opened_store,
+            keys=self.keys,
+            clock=self._clock,
+            rng=self._rng,
+            events=self._events,
         )
 
     def transport(self, inner: Any = None, *, times: CallTimes | None = None) -> UpstreamTransport:
@@ -157,6 +165,7 @@ class Upstream:
                 keys=self.keys,
                 clock=self._clock,
                 rng=self._rng,
+                events=self._events,
             )
 
     def with_keys(self) -> list[LimitDeclaration]:

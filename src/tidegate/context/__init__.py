@@ -22,6 +22,7 @@ from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_optio
 from tidegate.domain.schedule import SCHEDULE_LABEL, SCHEDULED_FOR_LABEL
 from tidegate.domain.spec import Priority
 from tidegate.domain.text import storable, with_surrogates_escaped
+from tidegate.domain.trace import TraceContext
 from tidegate.errors import ArgumentsError
 
 _MAX_LINE = 500
@@ -104,6 +105,11 @@ class Context:
         """
         text = self.labels.get(SCHEDULED_FOR_LABEL)
         return None if text is None else datetime.fromisoformat(text)
+
+    @property
+    def trace(self) -> TraceContext | None:
+        """The trace that enqueued this task; None if there was none."""
+        return TraceContext.of_labels(self.labels) if self.labels else None
 
     @property
     def calls(self) -> CallLog:
@@ -299,6 +305,21 @@ def current_context() -> Context | None:
     return None if make_context is None else make_context()
 
 
+_child_context: Context | None = None
+"""The run of this child process, which runs one task at a time; None in other processes and between runs."""
+
+
+def child_context() -> Context | None:
+    """Return the run of this child process, in any of its threads; None elsewhere. For log records."""
+    return _child_context
+
+
+def set_child_context(context: Context | None) -> None:
+    """Mark a run as the one of this child process; None at its end."""
+    global _child_context
+    _child_context = context
+
+
 def set_current_context(make_context: Callable[[], Context]) -> None:
     """Mark the code that follows as part of a run, in the current `contextvars` context.
 
@@ -322,7 +343,9 @@ __all__ = [
     "RunControl",
     "StopReason",
     "TaskStopped",
+    "child_context",
     "current_context",
     "plain_call_observers",
+    "set_child_context",
     "set_current_context",
 ]

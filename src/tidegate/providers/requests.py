@@ -38,6 +38,13 @@ _MODEL_URL = re.compile(
     r"|audio/(?:transcriptions|translations|speech)|api/(?:chat|generate|embed))(?:\?|$)"
     r"|:(?:generateContent|streamGenerateContent|embedContent|predict|rawPredict)\b|/(?:converse|invoke)(?:-|\?|$)"
 )
+_OPERATIONS = (
+    (re.compile(r"/embeddings|/api/embed|:(?:batch)?embedContent\b", re.IGNORECASE), "embeddings"),
+    (re.compile(r"generateContent\b", re.IGNORECASE), "generate_content"),
+    (re.compile(r"/chat/completions|/responses|/messages|/api/chat|/converse"), "chat"),
+    (re.compile(r"/completions|/api/generate"), "text_completion"),
+)
+"""Patterns of addresses, and the operation by OpenTelemetry's name. The first one that matches counts."""
 _NAMED_MODEL = re.compile(rb'^\s*\{.*"model"\s*:\s*"', re.DOTALL)
 _MOST_PARTS = 20_000
 _LONGEST_BLOB = 512
@@ -53,19 +60,28 @@ class Sizes:
     """An estimate of the prompt's tokens."""
     output_tokens: int = 0
     """The limit on the output's tokens; 0 if the request sets none."""
+    operation: str = ""
+    """What is asked of the model: `chat`, `embeddings`…; empty if the address does not show it."""
 
 
-def sizes_of(body: object) -> Sizes:
-    """Return the sizes that a request's body names. A part that cannot be read counts as nothing."""
+def sizes_of(body: object, url: str = "") -> Sizes:
+    """Return the sizes that a request's body names. A part that cannot be read counts as nothing.
+
+    Args:
+        body: The request's body.
+        url: Its URL, which shows the operation.
+    """
+    operation = _operation_of(url)
     document = as_document(body)
     if document is None:
-        return Sizes()
+        return Sizes(operation=operation)
     model = document.get("model")
     characters = sum(len(text) for text in _texts(document))
     return Sizes(
         model=model[:200] if isinstance(model, str) else "",
         input_tokens=-(-characters // CHARACTERS_PER_TOKEN),
         output_tokens=_longest_answer(document),
+        operation=operation,
     )
 
 
@@ -98,6 +114,11 @@ def is_model_call(method: str, url: str, body: bytes | None) -> bool:
     if method != "POST":
         return False
     return _MODEL_URL.search(url) is not None or _NAMED_MODEL.search(body or b"") is not None
+
+
+def _operation_of(url: str) -> str:
+    path = url.partition("?")[0]
+    return next((name for pattern, name in _OPERATIONS if pattern.search(path)), "")
 
 
 def _longest_answer(document: Document) -> int:

@@ -27,6 +27,7 @@ from tidegate.store.rows import CrashPolicy
 from tidegate.worker.settings import Pool, Timings
 
 if TYPE_CHECKING:
+    from tidegate.events import EventBus
     from tidegate.policy.classify import Classifier
     from tidegate.store.protocol import Store
 
@@ -84,6 +85,15 @@ class Application(Protocol):
     @property
     def classifiers(self) -> Sequence[Classifier]:
         """The user's own classifiers of exceptions, called before ours."""
+        ...
+
+    @property
+    def events(self) -> EventBus:
+        """Passes events to their subscribers in this process."""
+        ...
+
+    def observe(self) -> None:
+        """Have OpenTelemetry subscribe to the events, if it is used here. Safe to repeat."""
         ...
 
     def declared(self) -> Sequence[LimitDeclaration]:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tidegate.context import current_context
+from tidegate.context import child_context, current_context
+from tidegate.context.trace import current_trace
 from tidegate.domain.text import one_line, redacted_text
 
 MAX_MESSAGE_LENGTH = 16_000
@@ -25,7 +26,10 @@ MAX_TRACEBACK_LENGTH = 32_000
 PLAIN = {"is_plain": True}
 """`extra` for records that hold only names, ids and numbers. They are not searched for secrets."""
 
-_TASK_FIELDS = ("task_id", "run", "queue")
+_TASK_FIELDS = ("task_id", "run", "queue", "function")
+_FIELDS = (*_TASK_FIELDS, "trace_id", "span_id")
+_TEXT_FIELDS = ("task_id", "run", "queue", "trace_id")
+"""Those that a line of text shows."""
 Fields = Mapping[str, object]
 """More values of a record, by name."""
 
@@ -37,29 +41,53 @@ class RunMessage(NamedTuple):
     task_id: str
     run: int
     queue: str
+    function: str
+    trace_id: str = ""
+    """Empty if it has no trace."""
 
     @property
     def fields(self) -> dict[str, object]:
         """The fields of its record."""
-        return {"task_id": self.task_id, "run": self.run, "queue": self.queue}
+        fields: dict[str, object] = {
+            "task_id": self.task_id,
+            "run": self.run,
+            "queue": self.queue,
+            "function": self.function,
+        }
+        if self.trace_id:
+            fields["trace_id"] = self.trace_id
+        return fields
 
 
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)
 
 
 class TaskFieldsFilter(logging.Filter):
-    """Adds `task_id`, `run` and `queue` of the running task to each record; None outside a task.
+    """Adds fields of the running task and its trace to each record; None outside a task.
 
-    A record that already has a field of that name keeps it.
+    They are `task_id`, `run`, `queue`, `function`, `trace_id` and `span_id`. A record that already has a
+    field of that name keeps it.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the fields; let every record pass."""
-        context = current_context()
-        for name in _TASK_FIELDS:
-            if not hasattr(record, name):
-                setattr(record, name, None if context is None else getattr(context, name))
+        present = vars(record)
+        if not all(name in present for name in _FIELDS):
+            for name, value in task_fields().items():
+                present.setdefault(name, value)
         return True
+
+
+def task_fields() -> dict[str, object]:
+    """Return the fields of log records of the present code; None for those that it has not."""
+    context = current_context() or child_context()
+    fields: dict[str, object] = {
+        name: None if context is None else getattr(context, name) for name in _TASK_FIELDS
+    }
+    trace = current_trace() or (None if context is None else context.trace)
+    fields["trace_id"] = None if trace is None else trace.trace_id
+    fields["span_id"] = None if trace is None else trace.span_id
+    return fields
 
 
 class LibraryRecordsFilter(logging.Filter):
@@ -97,7 +125,7 @@ def _is_library(package: str) -> bool:
 
 
 class TextFormatter(logging.Formatter):
-    """`TIME LEVEL LOGGER[PROCESS] MESSAGE`, then the traceback, indented.
+    """`TIME LEVEL LOGGER[PROCESS] MESSAGE task_id=… run=… queue=… trace_id=…`, then the traceback, indented.
 
     Control characters are escaped, so that no message can start a new line or control a terminal.
     """
@@ -120,7 +148,7 @@ class TextFormatter(logging.Formatter):
         self, time_text: str, level: str, logger: str, process: int | None, message: str, fields: Fields
     ) -> str:
         """Return one line, without the line break."""
-        task = "".join([f" {name}={value}" for name, value in fields.items()])
+        task = "".join([f" {name}={fields[name]}" for name in _TEXT_FIELDS if name in fields])
         return one_line(f"{_start(time_text, level, logger, process)}{message}{task}")
 
     def run_lines(
@@ -129,8 +157,11 @@ class TextFormatter(logging.Formatter):
         """Return what `line` returns for each run, in a fraction of its time."""
         start = _start(time_text, level, logger, process)
         return [
-            one_line(f"{start}{message} task_id={task_id} run={run} queue={queue}")
-            for message, task_id, run, queue in runs
+            one_line(
+                f"{start}{message} task_id={task_id} run={run} queue={queue}"
+                + (f" trace_id={trace_id}" if trace_id else "")
+            )
+            for message, task_id, run, queue, _, trace_id in runs
         ]
 
 
@@ -180,7 +211,7 @@ def _start(time_text: str, level: str, logger: str, process: int | None) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    found = {name: getattr(record, name, None) for name in _TASK_FIELDS}
+    found = {name: getattr(record, name, None) for name in _FIELDS}
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -148,7 +148,7 @@ def register_application_loggers(functions: Any) -> None:
 
 
 def add_task_fields() -> None:
-    """Add `task_id`, `run` and `queue` to the records of the root logger's handlers."""
+    """Add the fields of the running task and its trace to the records of the root logger's handlers."""
     for handler in logging.getLogger().handlers:
         if not any(isinstance(log_filter, TaskFieldsFilter) for log_filter in handler.filters):
             handler.addFilter(TaskFieldsFilter())

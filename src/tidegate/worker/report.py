@@ -9,6 +9,7 @@ from tidegate.context import StopReason
 from tidegate.domain.failure import CallFailure, Reason, Verdict
 from tidegate.domain.outcome import Cancelled, Dead, Fence, Outcome, Released, Retrying
 from tidegate.domain.text import format_duration
+from tidegate.domain.trace import trace_id_of
 from tidegate.errors import StoreError
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker.log_formatters import PLAIN, RunMessage
@@ -27,25 +28,32 @@ def run_started(claimed: ClaimedTask) -> None:
         log.debug("started: %s %s, run %d", claimed.function, *claimed.fence, extra=PLAIN | _fields(claimed))
 
 
-def runs_succeeded(runs: Sequence[tuple[ClaimedTask, float]]) -> None:
-    """Log runs that succeeded, and the seconds they took, each in one line at INFO level."""
+def runs_succeeded(runs: Sequence[tuple[ClaimedTask, float, str]]) -> None:
+    """Log runs that succeeded, with their seconds and traces, each in one line at INFO level."""
     if runs and log.isEnabledFor(logging.INFO):
         log_runs(
             log,
             [
-                RunMessage(_end_of_run("succeeded", claimed, seconds), *claimed.fence, claimed.queue)
-                for claimed, seconds in runs
+                RunMessage(
+                    _end_of_run("succeeded", claimed, seconds),
+                    *claimed.fence,
+                    claimed.queue,
+                    claimed.function,
+                    trace_id,
+                )
+                for claimed, seconds, trace_id in runs
             ],
         )
 
 
-def run_finished(claimed: ClaimedTask, outcome: Outcome, seconds: float = 0.0) -> None:
+def run_finished(claimed: ClaimedTask, outcome: Outcome, seconds: float = 0.0, trace_id: str = "") -> None:
     """Log how a run that did not succeed ended, in one line: ERROR for a dead task, INFO for a normal end."""
-    failed_outcome(claimed.function, outcome)
+    fields = _fields(claimed, trace_id)
+    failed_outcome(claimed.function, outcome, fields)
     if isinstance(outcome, Dead | Released):
         return
     message = _end_of_run(_OUTCOMES.get(type(outcome), "ended"), claimed, seconds)
-    log.info("%s: %s", message, getattr(outcome, "why", ""), extra=_fields(claimed))
+    log.info("%s: %s", message, getattr(outcome, "why", ""), extra=fields)
 
 
 def _end_of_run(how: str, claimed: ClaimedTask, seconds: float) -> str:
@@ -53,12 +61,26 @@ def _end_of_run(how: str, claimed: ClaimedTask, seconds: float) -> str:
     return f"{how}: {claimed.function} {task_id}, run {run}, after {format_duration(seconds)}"
 
 
-def _fields(claimed: ClaimedTask) -> dict[str, object]:
-    return {"task_id": claimed.fence.task_id, "run": claimed.fence.run, "queue": claimed.queue}
+def _fields(claimed: ClaimedTask, trace_id: str = "") -> dict[str, object]:
+    fields: dict[str, object] = {
+        "task_id": claimed.fence.task_id,
+        "run": claimed.fence.run,
+        "queue": claimed.queue,
+        "function": claimed.function,
+    }
+    if trace_id := trace_id or trace_id_of(claimed.labels):
+        fields["trace_id"] = trace_id
+    return fields
 
 
-def failed_outcome(function: str, outcome: Outcome) -> None:
-    """Log outcomes that may need attention: each dead task, and each kind of unknown failure once."""
+def failed_outcome(function: str, outcome: Outcome, fields: Mapping[str, object] | None = None) -> None:
+    """Log outcomes that may need attention: each dead task, and each kind of unknown failure once.
+
+    Args:
+        function: The task function.
+        outcome: The outcome of its run.
+        fields: Those of the records; None if the message says all.
+    """
     if isinstance(outcome, Dead):
         failure = outcome.failure
         log.error(
@@ -69,11 +91,12 @@ def failed_outcome(function: str, outcome: Outcome) -> None:
             outcome.why,
             failure.error_class or failure.reason,
             failure.message[:200],
+            extra=fields,
         )
     elif isinstance(outcome, Released):
-        log.info("released: %s %s, run %d: %s", function, *outcome.fence, outcome.why)
+        log.info("released: %s %s, run %d: %s", function, *outcome.fence, outcome.why, extra=fields)
     elif isinstance(outcome, Retrying) and outcome.failure.reason is Reason.CRASH:
-        log.warning("crashed: %s %s, run %d: %s", function, *outcome.fence, outcome.why)
+        log.warning("crashed: %s %s, run %d: %s", function, *outcome.fence, outcome.why, extra=fields)
     elif isinstance(outcome, Retrying) and outcome.failure.verdict is Verdict.UNKNOWN:
         kind = (function, outcome.failure.error_class)
         if kind not in _seen_unknown:

@@ -304,11 +304,12 @@ def test_the_line_of_a_run_is_the_same_with_another_log_handler(how: str) -> Non
         "set_up_logging()\n"
         "log = logging.getLogger('tidegate.worker')\n"
         "def run():\n"
-        "    log_runs(log, [RunMessage('succeeded: shop:pay 1, run 2', '1', 2, 'orders')])\n"
+        "    log_runs(log, [RunMessage('succeeded: shop:pay 1, run 2', '1', 2, 'orders', 'shop:pay', 'abc')])\n"
         "run()\n"
         "class Other(logging.Handler):\n"
         "    def emit(self, record):\n"
-        "        print(record.getMessage(), record.levelname, record.task_id, record.run, record.queue)\n"
+        "        print(record.getMessage(), record.levelname, record.task_id, record.run, record.queue,"
+        " record.function, record.trace_id)\n"
         "log.addHandler(Other())\n"
         "run()\n"
     )
@@ -323,4 +324,4 @@ def test_the_line_of_a_run_is_the_same_with_another_log_handler(how: str) -> Non
     assert alone == shared
     assert "succeeded: shop:pay 1, run 2" in alone
     assert "orders" in alone
-    assert done.stdout == "succeeded: shop:pay 1, run 2 INFO 1 2 orders\n"
+    assert done.stdout == "succeeded: shop:pay 1, run 2 INFO 1 2 orders shop:pay abc\n"

@@ -24,7 +24,7 @@ _KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
 def sizes_of_request(request: Any) -> Sizes:
     """Return the sizes that a request asks for; empty ones if its body is an upload that is not read yet."""
-    return sizes_of(content_of(request))
+    return sizes_of(content_of(request), str(request.url))
 
 
 def prepare_request(

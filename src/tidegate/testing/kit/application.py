@@ -20,6 +20,7 @@ from tidegate.worker.application import Application, Runnable
 from tidegate.worker.settings import Pool, Timings
 
 if TYPE_CHECKING:
+    from tidegate.events import EventBus
     from tidegate.policy.classify import Classifier
     from tidegate.store.protocol import Store
 
@@ -77,6 +78,15 @@ class KitApplication:
     def classifiers(self) -> Sequence[Classifier]:
         """The application's own classifiers."""
         return self._app.classifiers
+
+    @property
+    def events(self) -> EventBus:
+        """The application's own events."""
+        return self._app.events
+
+    def observe(self) -> None:
+        """Have OpenTelemetry subscribe to the application's events, if it is used here."""
+        self._app.observe()
 
     def declared(self) -> Sequence[LimitDeclaration]:
         """Return the limits that the application declares."""

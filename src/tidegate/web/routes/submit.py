@@ -82,9 +82,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
                 await context.read_json(request, SubmitManyRequest, items=items, values=values)
             ).tasks
             tasks = await context.submitter.prepare_many(submit_request, principal, context.offload)
-            store = await context.store()
-            stored = await store.enqueue(tasks)
-            await context.core.unserved.warn(store, {(task.queue, task.function) for task in tasks})
+            stored = await context.core.enqueue_all(tasks)
         for result in stored:
             context.audit.record_submit(
                 principal, result.task_id, "created" if result.created else "was there"

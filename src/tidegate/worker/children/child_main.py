@@ -29,10 +29,13 @@ from tidegate.context import (
     RunControl,
     StopReason,
     TaskStopped,
+    set_child_context,
     set_current_context,
 )
+from tidegate.context.trace import continue_trace
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.spec import Priority
+from tidegate.domain.trace import TraceContext
 from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.internals import core_of
 from tidegate.worker import report
@@ -97,6 +100,7 @@ class ChildRuntime:
                 started = hook()
                 if inspect.isawaitable(started):
                     runner.run(_await_hook(started))
+            self._app.observe()
             # The state after the import and the start hooks. Runs do not change it.
             base, snapshot = contextvars.copy_context(), ProcessSnapshot()
             self._send(ChildReady())
@@ -106,6 +110,7 @@ class ChildRuntime:
                 self._send(FunctionStarted())
                 reply = base.copy().run(self._execute, run, control, runner)
                 control.is_over = True
+                set_child_context(None)
                 calls = control.calls.summary(run.upstream)
                 reason = control.replacement_reason or _restore_process(run.function, snapshot)
                 self._send(msgspec.structs.replace(reply, unhealthy_reason=reason, calls=calls))
@@ -118,6 +123,9 @@ class ChildRuntime:
         self._unsent_progress = None
         context = _make_context(control, run)
         set_current_context(lambda: context)
+        set_child_context(context)
+        if (span := TraceContext.parse(run.traceparent, run.tracestate)) is not None:
+            continue_trace(span)
         try:
             args, kwargs = function.signature.load(run.args)
             args, kwargs = function.signature.with_context(args, kwargs, context)

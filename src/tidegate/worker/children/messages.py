@@ -39,6 +39,9 @@ class RunTask(msgspec.Struct, tag="run", frozen=True):
     """By the monotonic clock, which all processes of a machine share; None: no limit."""
     is_probe: bool = False
     last_failure: LastFailure | None = None
+    traceparent: str = ""
+    """OpenTelemetry's span of the run, as a W3C header; empty if nothing traces it."""
+    tracestate: str = ""
 
 
 class StopTask(msgspec.Struct, tag="stop", frozen=True):

@@ -107,7 +107,7 @@ class ChildRunner:
 def _run_message(task_run: TaskRun) -> RunTask:
     claimed = task_run.claimed
     context = task_run.context()
-    ends_at = task_run.control.ends_at
+    ends_at, span = task_run.control.ends_at, task_run.span
     return RunTask(
         function=claimed.function,
         task_id=claimed.fence.task_id,
@@ -124,4 +124,6 @@ def _run_message(task_run: TaskRun) -> RunTask:
         args=claimed.args,
         scratch_root=str(task_run.control.scratch_root),
         ends_at=None if ends_at == float("inf") else ends_at,
+        traceparent=span.traceparent if span is not None else "",
+        tracestate=span.state if span is not None else "",
     )

@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tidegate.calls.alerts import ParkAlerts
 from tidegate.context import Progress, StopReason
-from tidegate.domain.outcome import Dead, Fence, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.outcome import Fence, Outcome, Released
 from tidegate.domain.spec import RunsIn, TaskSpec
 from tidegate.errors import StoreError
 from tidegate.limits.options import changes, differences
@@ -38,7 +37,7 @@ from tidegate.worker.engine.live_settings import LiveSettings
 from tidegate.worker.engine.other_code import OtherCode
 from tidegate.worker.engine.outcome_decider import OutcomeDecider
 from tidegate.worker.engine.run_hooks import run_start_hooks, run_stop_hooks
-from tidegate.worker.engine.run_log import RunLog
+from tidegate.worker.engine.run_reports import RunReports
 from tidegate.worker.engine.task_run import TaskRun
 from tidegate.worker.process_snapshot import ProcessSnapshot
 from tidegate.worker.settings import Pool, Timings, drain_grace
@@ -90,9 +89,10 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self._lease = Lease(self._loop.time)
         self._idle = asyncio.Event()
-        self._alerts = ParkAlerts(time.monotonic)
         self._idle.set()
-        self._run_log = RunLog(self._loop)
+        self._reports = RunReports(
+            self._loop, events=app.events, worker_id=worker_id, pool=pool, upstreams=app.upstreams
+        )
         self._grace_over = asyncio.Event()
         self._jobs: list[asyncio.Task[object]] = []
         self.retired = asyncio.Event()
@@ -118,6 +118,7 @@ class Engine:
             functions=app.functions,
             scratch_root=scratch_root,
             stop_grace=timings.stop_grace,
+            on_function_starts=self._reports.function_starts,
             on_finished=self._on_finished,
             decider=decider,
             lease=self._lease,
@@ -155,6 +156,7 @@ class Engine:
         """Declare the limits, run the start hooks, then start to claim."""
         if self._runs_hooks:
             await self._prepare()
+        self._app.observe()  # after the start hooks, which may configure OpenTelemetry
         if self._children is not None:
             self._snapshot = ProcessSnapshot()
         for name, timeout, seconds in short_timeouts(self._app):
@@ -162,6 +164,7 @@ class Engine:
         self._spawn(self.finisher.run(), "finisher")
         self._spawn(self.emitter.run(), "emitter")
         self._spawn(self._watch_cancels(), "cancel watch")
+        self._reports.worker_started()
         self._claiming = self._spawn(self._claim(), "claimer")
 
     async def _prepare(self) -> None:
@@ -206,7 +209,7 @@ class Engine:
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
         self._jobs.clear()
-        self._run_log.flush()
+        self._reports.worker_stopped()
         self.executor.close()
         if self._children is not None:
             await self._children.close()
@@ -233,7 +236,7 @@ class Engine:
         except Exception as fault:  # an option of its function is broken: the claim's other tasks go on
             outcome = undecidable_outcome(claimed.fence, self._spec(claimed.function), fault)
             self.finisher.finish(outcome)
-            report.run_finished(claimed, outcome)
+            self._reports.run_unstartable(claimed, outcome)
             return
         report.run_started(claimed)
         self._idle.clear()
@@ -251,13 +254,7 @@ class Engine:
         self.emitter.forget(task_run.claimed.fence)
         if outcome is not None:
             self.finisher.finish(outcome)
-            seconds = self._loop.time() - task_run.started_at
-            if isinstance(outcome, Succeeded):
-                self._run_log.add(task_run.claimed, seconds)
-            else:
-                report.run_finished(task_run.claimed, outcome, seconds)
-            if task_run.claimed.upstream:
-                self._report_park(task_run.claimed.upstream, outcome)
+        self._reports.run_finished(task_run, outcome, self._loop.time() - task_run.started_at)
         if task_run.control.replacement_reason:
             self._replace_process(task_run)
         if not self.executor.running:
@@ -273,21 +270,6 @@ class Engine:
         if can_be_replaced:
             self.replacement_reason = reason
             self.unhealthy.set()
-
-    def _report_park(self, name: str, outcome: Outcome) -> None:
-        upstream = self._app.upstreams.get(name)
-        if upstream is not None and upstream.keys is not None:
-            return  # the call itself has logged which key it was
-        call_failure = outcome.call_failure if isinstance(outcome, Retrying | Dead) else None
-        if call_failure is None:
-            if isinstance(outcome, Succeeded):
-                self._alerts.forget(name)
-        elif (
-            call_failure.needs_person
-            and not call_failure.is_reported
-            and self._alerts.is_due(name, str(call_failure.reason))
-        ):
-            report.upstream_parked(name, call_failure)
 
     def _spec(self, function: str) -> TaskSpec:
         known = self._app.functions.get(function)

@@ -46,6 +46,7 @@ class Executor:
         functions: The task functions by name.
         scratch_root: The parent of the runs' scratch directories.
         stop_grace: Seconds that a function may continue after it was asked to stop.
+        on_function_starts: Called when a function starts, in the `contextvars` context of its run.
         on_finished: Called with each run and its outcome.
         decider: Decides the outcomes.
         lease: While it does not hold, functions wait to start; those that already run go on.
@@ -62,6 +63,7 @@ class Executor:
         functions: Mapping[str, Runnable],
         scratch_root: Path,
         stop_grace: float,
+        on_function_starts: Callable[[TaskRun], None] = lambda _: None,
         on_finished: OnFinished,
         decider: OutcomeDecider,
         lease: Lease,
@@ -75,6 +77,7 @@ class Executor:
         """The options of each function's runs; they are checked once."""
         self._scratch_root = scratch_root
         self._stop_grace = stop_grace
+        self._on_function_starts = on_function_starts
         self._on_finished = on_finished
         self._decider = decider
         self._lease = lease
@@ -206,7 +209,7 @@ class Executor:
         if task_run.claimed.wait_seconds > 0:
             await self._wait_for_rate_limit_slot(task_run)
         if task_run.runs_in is RunsIn.PROCESS and self._child_runner is not None:
-            return await self._child_runner.execute(task_run, self._start_time_limits)
+            return await self._child_runner.execute(task_run, self._start_in_child)
         if not self._lease.is_held():
             await self._lease.wait_until_held()
             if task_run.control.stop is not None:
@@ -250,6 +253,7 @@ class Executor:
         function = task_run.function.function
         task_run.has_started = True
         set_current_context(task_run.context)
+        self._on_function_starts(task_run)
         if task_run.runs_in is RunsIn.LOOP:
             coroutine: Awaitable[Any] = function(*args, **kwargs)
             return coroutine
@@ -286,6 +290,11 @@ class Executor:
         """Start the time limits of a run now."""
         now = task_run.control.started_at = self._clock()
         self._limit_time(task_run, now)
+
+    def _start_in_child(self, task_run: TaskRun) -> None:
+        """Start the time limits of a run that has a child process now."""
+        self._start_time_limits(task_run)
+        self._on_function_starts(task_run)
 
     def _limit_time(self, task_run: TaskRun, started_at: float) -> None:
         """Watch the time limits of a run that started at this moment."""

@@ -21,13 +21,13 @@ class RunLog:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._ended: list[tuple[ClaimedTask, float]] = []
+        self._ended: list[tuple[ClaimedTask, float, str]] = []
 
-    def add(self, claimed: ClaimedTask, seconds: float) -> None:
-        """Log that a run succeeded, with its duration in seconds."""
+    def add(self, claimed: ClaimedTask, seconds: float, trace_id: str) -> None:
+        """Log that a run succeeded, with its duration in seconds and its trace; empty if it has none."""
         if not self._ended:
             self._loop.call_soon(self.flush)
-        self._ended.append((claimed, seconds))
+        self._ended.append((claimed, seconds, trace_id))
 
     def flush(self) -> None:
         """Log all runs collected so far."""

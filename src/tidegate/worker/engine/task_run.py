@@ -10,6 +10,7 @@ from tidegate.context import Context, RunControl
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.spec import RunsIn, TaskSpec
 from tidegate.domain.task_limits import TimeLeft
+from tidegate.domain.trace import TraceContext
 from tidegate.policy.retry import RetryTerms
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker.application import Runnable
@@ -73,6 +74,7 @@ class TaskRun:
         "received_at",
         "runs_in",
         "seconds_left",
+        "span",
         "thread",
         "timeout_seconds",
     )
@@ -102,6 +104,8 @@ class TaskRun:
         """Whether `job` has run its first step. If it is cancelled before that, it never finishes the run."""
         self.has_started = False
         """Whether its function may have started."""
+        self.span: TraceContext | None = None
+        """OpenTelemetry's span of the run; None if nothing here traces it."""
         self.is_forced = False
         self.is_killed = False
         """Whether its child process was killed because it did not stop."""

@@ -1,0 +1,52 @@
+"""Named events: what the code below emits, and logs, metrics and traces subscribe to.
+
+Subscribe with `app.on_event(RunFinished)`. A subscriber is called in the process, thread and `contextvars`
+context in which the event happens, so it must return quickly.
+"""
+
+from tidegate.events.bus import EventBus
+from tidegate.events.values import (
+    CallFinished,
+    CallStarted,
+    Event,
+    GateOpened,
+    GateParked,
+    RunFinished,
+    RunOutcome,
+    RunStarted,
+    TaskDied,
+    TaskEnqueued,
+    WorkerStarted,
+    WorkerStopped,
+)
+
+EVENTS: tuple[type[Event], ...] = (
+    TaskEnqueued,
+    RunStarted,
+    RunFinished,
+    TaskDied,
+    CallStarted,
+    CallFinished,
+    GateParked,
+    GateOpened,
+    WorkerStarted,
+    WorkerStopped,
+)
+"""The types that `app.on_event(…)` takes."""
+
+__all__ = [
+    "EVENTS",
+    "CallFinished",
+    "CallStarted",
+    "Event",
+    "EventBus",
+    "GateOpened",
+    "GateParked",
+    "RunFinished",
+    "RunOutcome",
+    "RunStarted",
+    "TaskDied",
+    "TaskEnqueued",
+    "WorkerStarted",
+    "WorkerStopped",
+]
