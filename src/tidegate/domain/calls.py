@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from tidegate.domain.usage import Usage, UsageTotals
 
 FAILURES_KEPT = 8
 """A run remembers this many of its failed calls: the latest ones."""
+SUCCEEDED, INTERRUPTED = "succeeded", "interrupted"
 
 
 class FailedCall(NamedTuple):
@@ -19,6 +20,15 @@ class FailedCall(NamedTuple):
     upstream: str
     reason: Reason
     status: int | None
+
+
+class EndedCalls(NamedTuple):
+    """How many calls of an upstream ended in one way."""
+
+    upstream: str
+    outcome: str
+    """`succeeded`, `interrupted`, or the reason of the failure."""
+    calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,8 @@ class CallSummary:
     """The latest failed calls, oldest first."""
     used: UsageTotals | None = None
     """The usage of all calls together; None if no response stated any."""
+    ended: tuple[EndedCalls, ...] = ()
+    """The calls that ended, by upstream and outcome."""
 
     def upstream_of(self, failure: Failure) -> str:
         """Return the upstream of the call that met this failure; empty if no transport's call did."""
@@ -56,8 +68,9 @@ class CallLog:
     # Every run has a log and many make no call: an empty log is its class's defaults, and costs nothing.
     _count = 0
     _may_be_processed = False
-    _in_flight: dict[str, int]  # this and the next one are set by the first call
+    _in_flight: dict[str, int]  # this and the next two are set by the first call
     _last_succeeded: dict[str, bool]
+    _ended: Counter[tuple[str, str]]
     _interrupted = ""
     _failures: tuple[FailedCall, ...] = ()
     _used: UsageTotals | None = None
@@ -65,7 +78,7 @@ class CallLog:
     def begin(self, upstream: str) -> None:
         """Record a call that is sent now."""
         if not self._count:
-            self._in_flight, self._last_succeeded = defaultdict(int), {}
+            self._in_flight, self._last_succeeded, self._ended = defaultdict(int), {}, Counter()
         self._in_flight[upstream] += 1
         self._count += 1
 
@@ -99,9 +112,11 @@ class CallLog:
         self._may_be_processed |= may_be_processed
         if is_interrupted:
             self._interrupted = upstream
+            self._ended[upstream, INTERRUPTED] += 1
             return
         self._interrupted = ""
         self._last_succeeded[upstream] = failure is None
+        self._ended[upstream, SUCCEEDED if failure is None else str(failure.reason)] += 1
         if failure is not None:
             call = FailedCall(upstream, failure.reason, failure.status)
             self._failures = (*self._failures, call)[-FAILURES_KEPT:]
@@ -122,6 +137,7 @@ class CallLog:
             in_flight or self._interrupted,
             self._failures,
             self._used,
+            tuple(EndedCalls(*ended, calls) for ended, calls in sorted(self._ended.items())),
         )
 
 

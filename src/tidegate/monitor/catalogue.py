@@ -50,7 +50,22 @@ TASKS_FINISHED = _counter(
     "function",
     "outcome",
 )
-RETRIES = _counter("retries", "Runs after which the task waited for its next run.", "queue", "function")
+RETRIES = _counter(
+    "retries",
+    "Runs after which the task waited for its next run, by the reason of the failure. `reason` is empty for"
+    " those before 0.2.0.",
+    "queue",
+    "function",
+    "reason",
+)
+DEATHS = _counter(
+    "deaths",
+    "Tasks that died, by the reason of the last failure. A redriven task that dies again counts again."
+    " `reason` is empty for those before 0.2.0.",
+    "queue",
+    "function",
+    "reason",
+)
 RUNS_RELEASED = _counter(
     "runs_released", "Runs that were given back unfinished, and charged no attempt.", "queue", "function"
 )
@@ -62,6 +77,19 @@ WAIT_SECONDS = _histogram(
     "How long the tasks of these runs were ready before they started.",
     "queue",
     "function",
+)
+TOTAL_SECONDS = _histogram(
+    "task_total_seconds",
+    "From the enqueue (or the last redrive) of a task to its end, of the tasks that ended after a run.",
+    "queue",
+    "function",
+)
+UPSTREAM_CALLS = _counter(
+    "upstream_calls",
+    "Calls to an upstream that tasks made through Tidegate's transports, when their run ended: `succeeded`,"
+    " `interrupted` by the end of the run, or the reason of the failure.",
+    "upstream",
+    "outcome",
 )
 CALLS_WITH_USAGE = _counter(
     "upstream_calls_with_usage", "Calls to an upstream whose responses stated the tokens used.", "upstream"
@@ -119,6 +147,9 @@ WORKER_HEARTBEAT = _gauge(
     "pool",
 )
 
+LEASES_EXPIRED = _counter(
+    "leases_expired", "Workers whose lease ran out, so that their tasks were requeued.", "pool"
+)
 POOL_DESIRED_WORKERS = _gauge(
     "pool_desired_workers",
     "How many workers the pool could use for its runnable work under the limits of its upstreams, without a"
@@ -176,6 +207,18 @@ SCHEDULE_LAST = _gauge(
     "schedule",
 )
 
+SCHEDULE_LAST_SUCCESS = _gauge(
+    "schedule_last_success_timestamp_seconds",
+    "When the latest task of a schedule that succeeded ended, if it is of its last 20 ticks and still kept.",
+    "schedule",
+)
+SCHEDULE_UNFIRED = _counter(
+    "schedule_unfired_ticks",
+    "Ticks of a schedule that fired no task: `missed` or `skipped`.",
+    "schedule",
+    "outcome",
+)
+
 # --- about this program ----------------------------------------------------------------------------------
 
 BUILD_INFO = _gauge("build_info", "1, with the version of Tidegate that answers.", "version")
@@ -184,9 +227,12 @@ METRICS: tuple[Metric, ...] = (
     TASKS_ENQUEUED,
     TASKS_FINISHED,
     RETRIES,
+    DEATHS,
     RUNS_RELEASED,
     RUN_SECONDS,
     WAIT_SECONDS,
+    TOTAL_SECONDS,
+    UPSTREAM_CALLS,
     CALLS_WITH_USAGE,
     TOKENS,
     QUEUE_TASKS,
@@ -199,6 +245,7 @@ METRICS: tuple[Metric, ...] = (
     WORKER_SLOTS,
     WORKER_SLOTS_BUSY,
     WORKER_HEARTBEAT,
+    LEASES_EXPIRED,
     POOL_DESIRED_WORKERS,
     POOL_DESIRED_SLOTS,
     GATE_STATE,
@@ -211,6 +258,8 @@ METRICS: tuple[Metric, ...] = (
     SCHEDULE_PAUSED,
     SCHEDULE_NEXT,
     SCHEDULE_LAST,
+    SCHEDULE_LAST_SUCCESS,
+    SCHEDULE_UNFIRED,
     BUILD_INFO,
 )
 """In the order in which they are written."""

@@ -14,6 +14,9 @@ from tidegate.store.schedule_rows import ScheduleRow
 from tidegate.store.upstream_rows import RetryBudgetRow
 from tidegate.worker.settings import Pool
 
+MOST_SCHEDULES = 1_000
+"""Schedules beyond this many, by name, have no metrics."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -22,6 +25,8 @@ class Reading:
     overview: Overview
     budgets: Sequence[RetryBudgetRow]
     schedules: Sequence[ScheduleRow]
+    last_successes: Mapping[str, float]
+    """When the latest task that succeeded ended, by schedule."""
     totals: TotalCounts
     scaling: Mapping[str, ScalingDecision]
     """By pool."""
@@ -37,7 +42,8 @@ async def read_metrics(store: Store, pools: Sequence[Pool] = ()) -> Reading:
     return Reading(
         await read_overview(store),
         await store.list_retry_budgets(),
-        await store.list_schedules(),
+        await store.list_schedules(limit=MOST_SCHEDULES),
+        await store.list_last_successes(),
         await store.get_totals(),
         await decide_for_pools(store, pools),
     )

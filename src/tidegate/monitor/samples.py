@@ -17,12 +17,23 @@ from tidegate.monitor.reading import Reading
 from tidegate.policy.backlog import WORKERS, WaitKind
 from tidegate.policy.drain import DrainKind
 from tidegate.store.common.stats_builder import estimate_drain
+from tidegate.store.history_rows import EventKind
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.rows import QueueStats, WorkerRow
 
 _QUEUE_STATES = ("ready", "paced", "blocked", "running", "retrying", "scheduled", "held", "suspended", "dead")
 _BLOCKED_REASONS = ("paused", "upstream", "worker")
 _WORKER_STATES = ("live", "late", "lost")
+
+
+_TIMES = {"run": catalogue.RUN_SECONDS, "wait": catalogue.WAIT_SECONDS, "total": catalogue.TOTAL_SECONDS}
+_EVENTS = {
+    EventKind.RETRIED: catalogue.RETRIES,
+    EventKind.DEAD: catalogue.DEATHS,
+    EventKind.CALL: catalogue.UPSTREAM_CALLS,
+    EventKind.LEASE_EXPIRED: catalogue.LEASES_EXPIRED,
+    EventKind.TICK: catalogue.SCHEDULE_UNFIRED,
+}
 
 
 class Sample(NamedTuple):
@@ -37,6 +48,7 @@ class Sample(NamedTuple):
 def samples_of(reading: Reading) -> Iterator[Sample]:
     """Return the values of all gauges and counters."""
     yield from _totals(reading)
+    yield from _events(reading)
     yield from _queues(reading)
     yield from _workers(reading)
     yield from _upstreams(reading)
@@ -63,8 +75,9 @@ def distributions_of(reading: Reading) -> Iterator[Distribution]:
     for row in reading.totals.rows:
         seconds[row.queue, row.function, "run"] += row.run_seconds
         seconds[row.queue, row.function, "wait"] += row.wait_seconds
+        seconds[row.queue, row.function, "total"] += row.total_seconds
     for times in reading.totals.times:
-        metric = catalogue.RUN_SECONDS if times.kind == "run" else catalogue.WAIT_SECONDS
+        metric = _TIMES[times.kind]
         counts = [times.by_bucket.get(bucket, 0) for bucket in range(BUCKETS)]
         buckets = tuple(zip(map(longest_of, range(BUCKETS)), accumulate(counts), strict=True))
         total = seconds[times.queue, times.function, times.kind]
@@ -75,7 +88,7 @@ def _totals(reading: Reading) -> Iterator[Sample]:
     functions: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     upstreams: dict[str, Counter[str]] = defaultdict(Counter)
     for row in reading.totals.rows:
-        for name in ("enqueued", "succeeded", "dead", "cancelled", "retried", "released"):
+        for name in ("enqueued", "succeeded", "dead", "cancelled", "released"):
             functions[row.queue, row.function][name] += getattr(row, name)
         for name in ("calls", "input_tokens", "output_tokens"):
             upstreams[row.upstream][name] += getattr(row, name)
@@ -83,13 +96,21 @@ def _totals(reading: Reading) -> Iterator[Sample]:
         yield Sample(catalogue.TASKS_ENQUEUED, function, sums["enqueued"])
         for outcome in ("succeeded", "dead", "cancelled"):
             yield Sample(catalogue.TASKS_FINISHED, (*function, outcome), sums[outcome])
-        yield Sample(catalogue.RETRIES, function, sums["retried"])
         yield Sample(catalogue.RUNS_RELEASED, function, sums["released"])
     for upstream, sums in upstreams.items():
         if upstream or sums["calls"]:
             yield Sample(catalogue.CALLS_WITH_USAGE, (upstream,), sums["calls"])
             yield Sample(catalogue.TOKENS, (upstream, "input"), sums["input_tokens"])
             yield Sample(catalogue.TOKENS, (upstream, "output"), sums["output_tokens"])
+
+
+def _events(reading: Reading) -> Iterator[Sample]:
+    for event in reading.totals.events:
+        metric = _EVENTS[event.kind]
+        values = {"queue": event.name, "function": event.function, "reason": event.reason}
+        names = {"upstream", "pool", "schedule"} & set(metric.labels)
+        values |= dict.fromkeys(names, event.name) | {"outcome": event.reason}
+        yield Sample(metric, tuple(values[label] for label in metric.labels), event.events)
 
 
 def _queues(reading: Reading) -> Iterator[Sample]:
@@ -176,3 +197,5 @@ def _schedules(reading: Reading) -> Iterator[Sample]:
             yield Sample(catalogue.SCHEDULE_NEXT, name, row.next_at)
         if row.tick is not None:
             yield Sample(catalogue.SCHEDULE_LAST, name, row.tick.until_at)
+        if row.name in reading.last_successes:
+            yield Sample(catalogue.SCHEDULE_LAST_SUCCESS, name, reading.last_successes[row.name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
 
@@ -150,18 +151,47 @@ class TotalsRow:
     calls: int
     input_tokens: int
     output_tokens: int
+    total_seconds: float = 0.0
+    """From the enqueue or the last redrive to the end, of the tasks that ended after a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunTimesRow:
-    """How long the runs of a function in a queue took, or waited, since the store was made."""
+    """How long the runs or tasks of a function in a queue took since the store was made."""
 
     queue: str
     function: str
     kind: str
-    """`run` or `wait`."""
+    """`run`, `wait`, or `total`: from the enqueue or the last redrive of a task to its end."""
     by_bucket: Mapping[int, int]
     """Number of runs by the bucket of their time (`domain.durations`)."""
+
+
+class EventKind(StrEnum):
+    """What is counted since the store was made. The number never falls."""
+
+    RETRIED = "retried"
+    """Of a queue and function, by reason."""
+    DEAD = "dead"
+    """Of a queue and function, by reason."""
+    CALL = "call"
+    """Of an upstream, by how it ended: `succeeded`, `interrupted`, or the reason of the failure."""
+    LEASE_EXPIRED = "lease_expired"
+    """Of a pool."""
+    TICK = "tick"
+    """Of a schedule: `missed` or `skipped`."""
+
+
+class EventTotalRow(NamedTuple):
+    """How often something happened since the store was made."""
+
+    kind: EventKind
+    name: str
+    """The queue, upstream, pool or schedule."""
+    function: str
+    reason: str
+    """Empty for a retry or death that was counted before reasons were."""
+    events: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +200,4 @@ class TotalCounts:
 
     rows: Sequence[TotalsRow] = ()
     times: Sequence[RunTimesRow] = ()
+    events: Sequence[EventTotalRow] = ()

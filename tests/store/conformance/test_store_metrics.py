@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from store_build import START, Build, SettableClock, dead, retrying, succeeded
 
-from tidegate.domain.calls import CallSummary
+from tidegate.domain.calls import CallSummary, EndedCalls
 from tidegate.domain.outcome import Cancelled, Released
 from tidegate.domain.spec import Window
 from tidegate.domain.states import State
@@ -18,7 +19,7 @@ from tidegate.limits.pauses import PauseKind
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.monitor.exposition import expose
 from tidegate.monitor.reading import read_metrics
-from tidegate.store.history_rows import HistoryRange
+from tidegate.store.history_rows import EventKind, HistoryRange
 from tidegate.store.protocol import Store
 
 pytestmark = pytest.mark.anyio
@@ -155,7 +156,8 @@ async def test_counters_count_what_happened_by_queue_and_function(build: Build, 
     where = {"queue": "main", "function": "app:work"}
     assert found.value("tasks_enqueued_total", **where) == 5
     assert found.by("outcome", "tasks_finished_total", **where) == {"succeeded": 1, "dead": 1, "cancelled": 1}
-    assert found.value("retries_total", **where) == 1
+    assert found.by("reason", "retries_total", **where) == {str(retrying(tasks[3].fence).failure.reason): 1}
+    assert found.by("reason", "deaths_total", **where) == {str(dead(tasks[1].fence).failure.reason): 1}
     assert found.value("runs_released_total", **where) == 1
 
 
@@ -178,6 +180,32 @@ async def test_run_and_wait_times_are_histograms(build: Build, store: Store, clo
     assert found.value("task_run_seconds_bucket", **where, le="+Inf") == 3
     assert found.value("task_wait_seconds_sum", **where) == pytest.approx(15)
     assert found.value("task_wait_seconds_bucket", **where, le="2.56") == 0
+    assert found.value("task_total_seconds_count", **where) == 3
+    assert found.value("task_total_seconds_sum", **where) == pytest.approx(215.5)
+    assert found.value("task_total_seconds_bucket", **where, le="10.24") == 1
+
+
+async def test_the_time_of_a_task_counts_once_over_all_its_runs_and_from_its_redrive(
+    build: Build, store: Store, clock: SettableClock
+) -> None:
+    task = await build.run(queue="main")
+    clock.advance(10)
+    await build.done(retrying(task.fence, delay=20))
+    clock.advance(20)
+    await store.promote()
+    (again,) = await build.claim(await build.worker(lease=10_000))
+    clock.advance(5)
+    await build.done(dead(again.fence))
+    where = {"queue": "main", "function": "app:work"}
+    assert (await scrape(store)).value("task_total_seconds_sum", **where) == pytest.approx(35)
+    clock.advance(1_000)
+    await store.redrive([task.fence.task_id])
+    clock.advance(7)
+    (again,) = await build.claim(await build.worker(lease=10_000))
+    await build.done(Cancelled(again.fence))
+    found = await scrape(store)
+    assert found.value("task_total_seconds_sum", **where) == pytest.approx(42)
+    assert found.value("task_total_seconds_count", **where) == 2
 
 
 async def test_counters_stay_when_the_history_is_folded_summed_and_deleted(
@@ -185,11 +213,13 @@ async def test_counters_stay_when_the_history_is_folded_summed_and_deleted(
 ) -> None:
     for _ in range(3):
         tasks = await build.running(2, queue="main")
-        await build.done(succeeded(tasks[0].fence), dead(tasks[1].fence))
+        calls = CallSummary(count=1, ended=(EndedCalls("model", "succeeded", 1),))
+        await build.done(succeeded(tasks[0].fence)._replace(calls=calls), dead(tasks[1].fence))
     before = (await store.get_totals()).rows
     assert before[0].enqueued == 6
     assert (before[0].succeeded, before[0].dead) == (3, 3)
-    times = (await store.get_totals()).times
+    totals = await store.get_totals()
+    assert {event.kind for event in totals.events} == {EventKind.DEAD, EventKind.CALL}
     for days in (1 / 1_440, 3, 40, 500):
         clock.advance(days * 86_400)
         await store.compact_history()
@@ -197,7 +227,7 @@ async def test_counters_stay_when_the_history_is_folded_summed_and_deleted(
         while await store.delete_expired(finished_seconds=1.0, dead_seconds=1.0):
             pass
         after = await store.get_totals()
-        assert (after.rows, after.times) == (before, times), f"after {days} days and their retention"
+        assert after == totals, f"after {days} days and their retention"
     everything = HistoryRange(0.0, clock.now + 60)
     assert await store.get_statistics(everything, step_minutes=1_440) == [], "the history itself is gone"
     await build.one(queue="main")
@@ -211,3 +241,33 @@ async def test_tokens_are_counted_by_upstream(build: Build, store: Store) -> Non
     found = await scrape(store)
     assert found.value("upstream_calls_with_usage_total", upstream="openai") == 2
     assert found.by("direction", "tokens_total", upstream="openai") == {"input": 30, "output": 12}
+
+
+async def test_calls_are_counted_by_the_upstream_of_the_call_and_how_they_ended(
+    build: Build, store: Store
+) -> None:
+    good, bad = await build.running(2, queue="main", upstream="openai")
+    ended = (EndedCalls("openai", "succeeded", 2), EndedCalls("search", "rate_limit", 1))
+    await build.done(
+        succeeded(good.fence)._replace(calls=CallSummary(count=3, ended=ended)),
+        replace(dead(bad.fence), calls=CallSummary(count=1, ended=(EndedCalls("openai", "interrupted", 1),))),
+    )
+    for _ in range(2):
+        found = await scrape(store)
+        assert found.by("outcome", "upstream_calls_total", upstream="openai") == {
+            "succeeded": 2,
+            "interrupted": 1,
+        }
+        assert found.by("outcome", "upstream_calls_total", upstream="search") == {"rate_limit": 1}
+        await store.compact_history()
+
+
+async def test_a_lease_that_runs_out_is_counted_and_a_clean_end_is_not(
+    build: Build, store: Store, clock: SettableClock
+) -> None:
+    gone, stopped = await build.worker(), await build.worker()
+    clock.advance(10_000)
+    assert await store.retire_worker(stopped, why="stopped", is_loss=False, only_if_expired=False)
+    for _ in range(2):
+        assert await store.retire_worker(gone, why="lost", is_loss=True, only_if_expired=True)
+    assert sum((await scrape(store)).by("pool", "leases_expired_total").values()) == 1

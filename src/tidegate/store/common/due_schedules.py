@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from tidegate.domain.schedule import TickOutcome
 from tidegate.domain.states import State
 from tidegate.store.common.schedules import build_schedule_row
 from tidegate.store.common.session import Session
@@ -59,6 +60,12 @@ async def record_firings(db: Session, firings: Sequence[Firing]) -> list[NewTask
         for (name, at), fired in ticks.items()
     ]
     decided = await db.run_each(sql["decide"], rows, now)
+    unfired: Counter[tuple[str, str]] = Counter()
+    for name, at in decided:
+        found = ticks[name, at].decided
+        if found.outcome in (TickOutcome.MISSED, TickOutcome.SKIPPED):
+            unfired[name, found.outcome.value] += found.ticks
+    await db.run_each(sql["count_unfired"], [(*each, count) for each, count in unfired.items()])
     await db.run_each(sql["advance"], [(firing.name, firing.next_at) for firing in going])
     tasks = (ticks[name, at].task for name, at in decided)
     return [task for task in tasks if task is not None]

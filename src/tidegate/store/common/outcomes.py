@@ -38,6 +38,8 @@ class EndedRunRow(NamedTuple):
     """Whether the run was a probe."""
     has_on_final: bool | int = 0
     """Whether its final state enqueues a task."""
+    since_at: float | None = None
+    """When its task was enqueued or last redriven; None if an older version started the run."""
 
 
 class AttemptRecord(NamedTuple):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.domain.durations import bucket_of
-from tidegate.domain.states import State
+from tidegate.domain.states import FINAL, State
 from tidegate.store.common.outcomes import EndedRunRow
 
 RollupKey = tuple[str, str, str, str]
@@ -23,12 +23,22 @@ class OutcomeCounts:
     released: int = 0
     run_seconds: float = 0.0
     wait_seconds: float = 0.0
+    total_seconds: float = 0.0
 
 
-RunTimes = tuple[int | None, int | None, int | None]
-"""The minute of the start, the bucket of the run time and that of the wait; None if there was no run."""
+class RunTimes(NamedTuple):
+    """The times of runs, each in buckets, and why they ended. None if there was no run."""
 
-_NO_RUN: RunTimes = (None, None, None)
+    started_minute: int | None = None
+    ran: int | None = None
+    waited: int | None = None
+    took: int | None = None
+    """From the enqueue of the task to its end; None if it did not end."""
+    reason: str | None = None
+    """Why they were retried, or why their tasks died."""
+
+
+_NO_RUN = RunTimes()
 
 
 @dataclass(slots=True)
@@ -41,13 +51,21 @@ class RollupTotals:
         """Return the sums of one channel, for the caller to add to."""
         return self._sums.setdefault((where, times), OutcomeCounts())
 
-    def add(self, now: float, run: EndedRunRow, state: State) -> None:
-        """Count a run that ended now without success, and the next state of its task."""
+    def add(self, now: float, run: EndedRunRow, state: State, reason: str) -> None:
+        """Count a run that ended now without success, the next state of its task, and why."""
         ran, waited = now - run.started_at, run.started_at - run.ready_at
-        times = (int(run.started_at // 60), bucket_of(ran), bucket_of(waited))
+        took = None if state not in FINAL or run.since_at is None else now - run.since_at
+        times = RunTimes(
+            int(run.started_at // 60),
+            bucket_of(ran),
+            bucket_of(waited),
+            None if took is None else bucket_of(took),
+            reason if state in (State.RETRYING, State.DEAD) else None,
+        )
         sums = self.of((run.queue, run.function, run.upstream, run.tenant), times)
         sums.run_seconds += ran
         sums.wait_seconds += waited
+        sums.total_seconds += took or 0.0
         sums.dead += state is State.DEAD
         sums.cancelled += state is State.CANCELLED
         sums.retried += state is State.RETRYING
@@ -57,7 +75,8 @@ class RollupTotals:
         """Return the rows to add to the minute of `now`.
 
         Columns: minute, queue, function, upstream, tenant, dead, cancelled, retried, released, seconds run,
-            seconds waited, `now` if a task became final, and the `RunTimes`.
+            seconds waited, `now` if a task became final, the minute in which the runs started, the buckets of
+            their run times and their waits, seconds from enqueue to end and their bucket, and the reason.
         """
         minute = int(now // 60)
         return [
@@ -71,7 +90,12 @@ class RollupTotals:
                 sums.run_seconds,
                 sums.wait_seconds,
                 now if sums.dead or sums.cancelled else None,
-                *times,
+                times.started_minute,
+                times.ran,
+                times.waited,
+                None if times.took is None else sums.total_seconds,
+                times.took,
+                times.reason,
             )
             for (where, times), sums in self._sums.items()
         ]

@@ -82,6 +82,11 @@ async def list_unfired_ticks(db: Session, *, since: float, limit: int = 100) -> 
     return [build_tick_row(db, row) for row in rows]
 
 
+async def list_last_successes(db: Session) -> dict[str, float]:
+    """Return when the latest task of each schedule that succeeded ended, if it is of its last 20 ticks."""
+    return dict(map(tuple, await db.rows(db.sql("schedules")["last_successes"])))
+
+
 # --- changes by people -----------------------------------------------------------------------------------
 
 

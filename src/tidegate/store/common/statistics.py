@@ -42,13 +42,13 @@ async def get_statistics(
         by_bucket = times.setdefault(tuple(channel), {}).setdefault(kind, {})
         by_bucket[bucket] = by_bucket.get(bucket, 0) + int(runs)
     rows = []
-    for channel in sorted(counts.keys() | times.keys()):
-        minute, queue, function, upstream = channel
-        mine = times.get(channel, {})
-        sums = _counts(counts.get(channel, [0] * _COUNTS))
+    for key in sorted(counts.keys() | times.keys()):
+        minute, queue, function, upstream = key
+        mine = times.get(key, {})
+        found = _counts(counts.get(key, [0] * _COUNTS))
         rows.append(
             StatisticsRow(
-                minute * 60.0, queue, function, upstream, sums, mine.get("run", {}), mine.get("wait", {})
+                minute * 60.0, queue, function, upstream, found, mine.get("run", {}), mine.get("wait", {})
             )
         )
     return rows

@@ -179,6 +179,7 @@ class CommonStore(Store):
     get_schedule = read(schedules.get_schedule)
     list_ticks = read(schedules.list_ticks)
     list_unfired_ticks = read(schedules.list_unfired_ticks)
+    list_last_successes = read(schedules.list_last_successes)
 
     # --- workers ---
 

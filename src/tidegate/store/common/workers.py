@@ -61,7 +61,11 @@ async def retire_worker(
     sql, worker_id = db.sql("retire_worker"), storable(worker_id)
     task_id, run = (None, None) if culprit is None else (db.id(culprit.task_id), culprit.run)
     await db.row(sql["lock"], worker_id)
-    await db.run(sql["retire"], db.at, worker_id, storable(why), is_loss, only_if_expired, task_id, run)
+    retired = await db.run(
+        sql["retire"], db.at, worker_id, storable(why), is_loss, only_if_expired, task_id, run
+    )
+    if retired and is_loss:
+        await db.run(sql["count_expired"], worker_id)
     return await db.value(sql["is_alive"], worker_id) is None
 
 

@@ -21,7 +21,7 @@ from tidegate.store.common.text import storable
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.errors import CONTENT_ERRORS, refused_content
 from tidegate.store.postgres.final_hooks import enqueue_hooks
-from tidegate.store.postgres.outcomes import end_runs, record_usage
+from tidegate.store.postgres.outcomes import end_runs, record_calls
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 
@@ -137,8 +137,8 @@ async def _end_current(database: Database, batch: OutcomesById, *, with_hooks: b
         task_id: outcome for task_id, outcome in batch.items() if not isinstance(outcome, Succeeded)
     }
     successful: list[_SuccessRow] = []
-    states_usage = any(outcome.calls.used is not None for outcome in successes.values())
-    if not (unsuccessful or states_usage or with_hooks):
+    made_calls = any(outcome.calls.ended or outcome.calls.used for outcome in successes.values())
+    if not (unsuccessful or made_calls or with_hooks):
         done = await database.autocommit(
             lambda db: _succeed(db, successes, successful, with_hooks=False), generic_plan=True
         )
@@ -147,7 +147,7 @@ async def _end_current(database: Database, batch: OutcomesById, *, with_hooks: b
         async def both(db: PostgresSession) -> set[str]:
             successful.clear()
             done = await _succeed(db, successes, successful, with_hooks=True) if successes else set()
-            await record_usage(db, {task_id: successes[task_id].calls for task_id in done})
+            await record_calls(db, {task_id: successes[task_id].calls for task_id in done})
             return done | await end_runs(db, unsuccessful) if unsuccessful else done
 
         done = await database.transact(both, generic_plan=True)

@@ -26,6 +26,7 @@ from tidegate.store.common.outcomes import (
     unique_name_to_free,
 )
 from tidegate.store.common.rollup_totals import RollupTotals
+from tidegate.store.common.text import storable
 from tidegate.store.postgres.final_hooks import enqueue_hooks
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
@@ -78,7 +79,7 @@ async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutco
     await _move_tasks(db, now, ended)
     totals, deaths = RollupTotals(), DeathTotals()
     for task in ended:
-        totals.add(now, task.run, task.transition.state)
+        totals.add(now, task.run, task.transition.state, task.transition.attempt_record.reason)
         if task.transition.state is State.DEAD:
             deaths.add(task.task_id, task.run, task.outcome)
     await count(db, now, totals)
@@ -93,15 +94,22 @@ async def count(db: PostgresSession, now: float, totals: RollupTotals) -> None:
     await db.run_many(_SQL["count"], totals.rows(now))
 
 
-async def record_usage(db: PostgresSession, calls: Mapping[str, CallSummary]) -> None:
-    """Add what these runs consumed to the totals of their tasks and of the minute.
+async def record_calls(db: PostgresSession, calls: Mapping[str, CallSummary]) -> None:
+    """Count how the calls of these runs ended, and add what they consumed to their tasks and to the minute.
 
-    Without usage no statement is run.
+    Without calls no statement is run.
 
     Args:
         db: A session in a transaction.
         calls: Calls of runs that were current, by task id.
     """
+    ended = [
+        (task_id, storable(each.upstream), each.outcome, each.calls, db.at)
+        for task_id, made in sorted(calls.items())
+        for each in made.ended
+    ]
+    if ended:
+        await db.run_many(_SQL["count_calls"], ended)
     used = {task_id: made.used for task_id, made in sorted(calls.items()) if made.used is not None}
     if used:
         await db.run_many(_SQL["use"], [(task_id, *total.columns()) for task_id, total in used.items()])
@@ -118,7 +126,7 @@ async def _record_attempts(db: PostgresSession, ended: Sequence[_EndedTask]) -> 
     """Store the records of the runs and what they cost their tasks."""
     await db.run_many(_SQL["attempt"], [(task.task_id, *task.transition.attempt_row) for task in ended])
     await db.run_many(_SQL["spend"], [(task.task_id, *task.transition.counter_changes) for task in ended])
-    await record_usage(db, {task.task_id: task.outcome.calls for task in ended})
+    await record_calls(db, {task.task_id: task.outcome.calls for task in ended})
     rules = {task.task_id: name for task in ended if (name := rule_counter_name(task.outcome))}
     if rules:
         kept = await db.rows(_SQL["rules"], list(rules))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tidegate.store.rows import NewTask
@@ -95,3 +95,9 @@ class Schedules(Protocol):
 
     async def list_unfired_ticks(self, *, since: float, limit: int = 100) -> list[TickRow]:
         """Return at most `limit` missed and skipped ticks that were decided since a moment, oldest first."""
+
+    async def list_last_successes(self) -> Mapping[str, float]:
+        """Return when the latest successful task of each schedule ended, among those of its last 20 ticks.
+
+        A schedule without such a task is missing.
+        """

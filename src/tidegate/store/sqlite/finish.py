@@ -25,7 +25,7 @@ from tidegate.store.common.rollup_totals import RollupTotals
 from tidegate.store.common.text import storable
 from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.enqueue import enqueue
-from tidegate.store.sqlite.outcomes import end_run, is_resent, record_usage
+from tidegate.store.sqlite.outcomes import end_run, is_resent, record_calls
 from tidegate.store.sqlite.statements import load
 from tidegate.store.sqlite.work import SqliteSession, complete
 
@@ -144,7 +144,7 @@ def _succeed(
         EndedTask(task, State.SUCCEEDED, current[task].run) for task in ended if current[task].has_on_final
     ]
     for task in ended:
-        record_usage(db, now, task, calls[task].used)
+        record_calls(db, now, task, calls[task])
     _update_gates(db, now, [(current[task], calls[task]) for task in ended])
 
 

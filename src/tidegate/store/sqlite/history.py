@@ -28,6 +28,7 @@ _FOLD = (
     "fold_time_sums",
     "fold_tenants",
     "fold_totals",
+    "fold_events",
     "fold_total_times",
     "drop_folded",
 )

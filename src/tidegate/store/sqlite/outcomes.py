@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import apsw
 
+from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import Dead, Outcome, Retrying, Succeeded
 from tidegate.domain.states import State
-from tidegate.domain.usage import UsageTotals
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
 from tidegate.store.common import gates
 from tidegate.store.common.deaths import DeathTotals
@@ -24,6 +24,7 @@ from tidegate.store.common.outcomes import (
     unique_name_to_free,
 )
 from tidegate.store.common.rollup_totals import RollupTotals
+from tidegate.store.common.text import storable
 from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.statements import load
 from tidegate.store.sqlite.work import SqliteSession, complete
@@ -55,7 +56,7 @@ def end_run(
     db.execute(_SQL["attempt"], (task, *transition.attempt_row))
     _spend(db, now, task, outcome, transition)
     _move_task(db, now, task, run, outcome.fence.run, transition)
-    totals.add(now, run, transition.state)
+    totals.add(now, run, transition.state, transition.attempt_record.reason)
     if transition.state is State.DEAD:
         deaths.add(task, run, outcome)
     if (ended := ended_task(task, run, outcome.fence.run, transition)) is not None:
@@ -71,9 +72,11 @@ def is_resent(db: apsw.Connection, task: bytes, outcome: Outcome) -> bool:
     return is_resend(outcome, query.row(db, _SQL["was_attempt"], (task, run)))
 
 
-def record_usage(db: apsw.Connection, now: float, task: bytes, used: UsageTotals | None) -> None:
-    """Add what the calls of a run consumed to the totals of its task and of the minute."""
-    if used is not None:
+def record_calls(db: apsw.Connection, now: float, task: bytes, calls: CallSummary) -> None:
+    """Count how the calls of a run ended, and add what they consumed to its task and to the minute."""
+    for upstream, outcome, count in calls.ended:
+        db.execute(_SQL["count_calls"], (task, storable(upstream), outcome, count, now))
+    if (used := calls.used) is not None:
         db.execute(_SQL["use"], (task, *used.columns()))
         db.execute(_SQL["count_usage"], (task, used.calls, used.input_tokens, used.output_tokens, now))
 
@@ -82,7 +85,7 @@ def _spend(
     db: apsw.Connection, now: float, task: bytes, outcome: UnsuccessfulOutcome, transition: TaskTransition
 ) -> None:
     db.execute(_SQL["spend"], (task, *transition.counter_changes))
-    record_usage(db, now, task, outcome.calls.used)
+    record_calls(db, now, task, outcome.calls)
     if name := rule_counter_name(outcome):
         kept = query.value(db, _SQL["rules"], (task,))
         db.execute(_SQL["spend_rule"], (task, increment_rule_count(kept, name)))

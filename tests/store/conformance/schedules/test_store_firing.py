@@ -14,6 +14,7 @@ from tidegate.domain.final_hook import FinalHook
 from tidegate.domain.schedule import CatchUp, Overlap, ScheduleRule, TickOutcome
 from tidegate.domain.states import State
 from tidegate.policy.due_ticks import DecidedTick
+from tidegate.store.history_rows import EventKind, EventTotalRow
 from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskFilter
 from tidegate.store.schedule_rows import FiredTick, Firing
@@ -299,6 +300,25 @@ async def test_missed_ticks_are_recorded_once_with_their_number(schedules: Sched
     assert (missed.at - START, missed.until_at - START) == (60.0, 77 * 60.0)
     assert await schedules.store.list_unfired_ticks(since=START) == [missed]
     assert await schedules.store.list_unfired_ticks(since=missed.decided_at + 1.0) == []
+    assert (await schedules.store.get_totals()).events == [
+        EventTotalRow(EventKind.TICK, "minutely", "", "missed", 77)
+    ]
+
+
+async def test_the_last_success_of_a_schedule_is_the_end_of_its_latest_task_that_succeeded(
+    schedules: Schedules, build: Build, clock: SettableClock
+) -> None:
+    await schedules.add(rule=ALLOW)
+    assert await schedules.store.list_last_successes() == {}
+    for _ in range(2):
+        await schedules.pass_time(60.0)
+    first, second = await build.claim(await build.worker(lease=10_000))
+    clock.advance(5)
+    await build.done(succeeded(first.fence))
+    ended = clock.now
+    clock.advance(5)
+    await build.done(dead(second.fence))
+    assert await schedules.store.list_last_successes() == {"minutely": ended}
 
 
 async def test_by_default_the_latest_missed_tick_fires_late(schedules: Schedules) -> None:

@@ -213,7 +213,7 @@ chosen AS MATERIALIZED (
         h.task_id, h.run, h.function, h.queue, h.priority, h.upstream, h.tenant, p.args, p.codec_tag,
         t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, t.enqueued_at, h.ready_at,
         t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.total_timeout_seconds, t.max_attempts,
-        t.labels, t.unique_name, t.has_on_final, h.rank, h.position, h.crash_limit, h.crash_base, h.crash_cap,
+        t.labels, t.unique_name, t.has_on_final, t.since_at, h.rank, h.position, h.crash_limit, h.crash_base, h.crash_cap,
         CASE
             WHEN h.run > 0 THEN (
                 SELECT json_build_array(x.verdict, x.reason, x.message, x.run, x.ended_at)::text
@@ -230,7 +230,7 @@ chosen AS MATERIALIZED (
             x.attempts, x.parks, x.crashes, x.losses, x.releases, x.rule_attempts, x.enqueued_at,
             x.first_started_at, x.parked_at, x.paused_seconds, x.deadline_at, x.timeout_seconds, x.total_timeout_seconds, x.max_attempts,
             x.labels, CASE WHEN x.unique_until_final THEN x.unique_name END AS unique_name,
-            x.on_final IS NOT NULL AS has_on_final
+            x.on_final IS NOT NULL AS has_on_final, coalesce(x.redriven_at, x.enqueued_at) AS since_at
         FROM /*schema*/task AS x
         WHERE x.id = h.task_id
         LIMIT 1
@@ -246,11 +246,12 @@ chosen AS MATERIALIZED (
 started AS (
     INSERT INTO /*schema*/running (
         task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at, crash_limit,
-        crash_base_seconds, crash_max_seconds, unique_name, has_on_final
+        crash_base_seconds, crash_max_seconds, unique_name, has_on_final, since_at
     )
     SELECT
         c.task_id, c.run + 1, holder.id, c.queue, c.priority, c.upstream, c.function, c.tenant, c.ready_at,
-        holder.now, c.crash_limit, c.crash_base, c.crash_cap, c.unique_name, c.has_on_final
+        holder.now, c.crash_limit, c.crash_base, c.crash_cap, c.unique_name, c.has_on_final,
+        c.since_at
     FROM chosen AS c
     CROSS JOIN holder
 ),

@@ -17,7 +17,8 @@ gone AS (
         minute, queue, function, upstream, tenant, enqueued, succeeded, dead, cancelled, retried, released,
         run_seconds, wait_seconds, first_final_at, coalesce(calls, 0) AS calls,
         coalesce(input_tokens, 0) AS input_tokens, coalesce(output_tokens, 0) AS output_tokens, started_minute,
-        run_bucket, wait_bucket, succeeded + dead + cancelled + retried + released AS runs
+        run_bucket, wait_bucket, succeeded + dead + cancelled + retried + released AS runs, total_seconds, total_bucket,
+        reason, ended_calls
 ),
 counts AS (
     SELECT
@@ -145,11 +146,12 @@ tenants AS (
 totals AS (
     INSERT INTO /*schema*/total AS t (
         queue, function, upstream, enqueued, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds,
-        calls, input_tokens, output_tokens
+        calls, input_tokens, output_tokens, total_seconds
     )
     SELECT
         queue, function, upstream, sum(enqueued), sum(succeeded), sum(dead), sum(cancelled), sum(retried), sum(released),
-        sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens), sum(output_tokens)
+        sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens), sum(output_tokens),
+        coalesce(sum(total_seconds), 0)
     FROM gone
     GROUP BY queue, function, upstream
     ORDER BY queue, function, upstream
@@ -165,12 +167,41 @@ totals AS (
         wait_seconds = t.wait_seconds + excluded.wait_seconds,
         calls = t.calls + excluded.calls,
         input_tokens = t.input_tokens + excluded.input_tokens,
-        output_tokens = t.output_tokens + excluded.output_tokens
+        output_tokens = t.output_tokens + excluded.output_tokens,
+        total_seconds = t.total_seconds + excluded.total_seconds
+),
+events AS (
+    INSERT INTO /*schema*/total_event AS t (kind, name, function, reason, events)
+    SELECT kind, name, function, reason, sum(events)
+    FROM (
+        SELECT 'retried' AS kind, queue AS name, function, coalesce(reason, '') AS reason, retried AS events
+        FROM gone
+        WHERE retried > 0
+        UNION ALL
+        SELECT 'dead', queue, function, coalesce(reason, ''), dead
+        FROM gone
+        WHERE dead > 0
+        UNION ALL
+        SELECT 'call', upstream, '', reason, ended_calls
+        FROM gone
+        WHERE ended_calls IS NOT NULL
+    ) AS counted
+    GROUP BY kind, name, function, reason
+    ORDER BY kind, name, function, reason
+    ON CONFLICT (kind, name, function, reason) DO UPDATE
+    SET events = t.events + excluded.events
 ),
 total_times AS (
     INSERT INTO /*schema*/total_time AS t (queue, function, kind, bucket, runs)
     SELECT queue, function, kind, bucket, sum(runs)
-    FROM measured
+    FROM (
+        SELECT queue, function, kind, bucket, runs
+        FROM measured
+        UNION ALL
+        SELECT queue, function, 'total', total_bucket, succeeded + dead + cancelled
+        FROM gone
+        WHERE total_bucket IS NOT NULL
+    ) AS counted
     GROUP BY queue, function, kind, bucket
     ORDER BY queue, function, kind, bucket
     ON CONFLICT (queue, function, kind, bucket) DO UPDATE

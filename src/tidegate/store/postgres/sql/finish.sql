@@ -14,12 +14,12 @@ WITH clock AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT
         r.row_location, r.task_id, r.run, r.worker_id, r.queue, r.upstream, r.function, r.tenant, r.ready_at, r.started_at,
-        r.unique_name, r.probe, r.has_on_final
+        r.unique_name, r.probe, r.has_on_final, r.since_at
     FROM unnest($2::uuid[], $3::integer[]) AS given (task_id, run)
     CROSS JOIN LATERAL (
         SELECT
             x.ctid AS row_location, x.task_id, x.run, x.worker_id, x.queue, x.upstream, x.function, x.tenant, x.ready_at,
-            x.started_at, x.unique_name, x.probe, x.has_on_final
+            x.started_at, x.unique_name, x.probe, x.has_on_final, x.since_at
         FROM /*schema*/running AS x
         WHERE x.task_id = given.task_id
             AND x.run = given.run
@@ -35,7 +35,7 @@ gone AS (
 ended AS MATERIALIZED (
     SELECT
         h.task_id, h.run, h.worker_id, h.queue, h.upstream, h.function, h.tenant, h.ready_at, h.started_at,
-        h.unique_name, h.probe, h.has_on_final
+        h.unique_name, h.probe, h.has_on_final, h.since_at
     FROM held AS h
     WHERE (h.task_id IN (SELECT task_id FROM gone)) IS TRUE
 ),
@@ -54,15 +54,17 @@ kept AS (
 counted AS (
     INSERT INTO /*schema*/tally (
         minute, queue, function, upstream, tenant, succeeded, run_seconds, wait_seconds, first_final_at, started_minute,
-        run_bucket, wait_bucket
+        run_bucket, wait_bucket, total_seconds, total_bucket
     )
     SELECT
         floor(clock.now / 60), e.queue, e.function, e.upstream, e.tenant, count(*),
         sum(clock.now - e.started_at), sum(e.started_at - e.ready_at), clock.now, floor(e.started_at / 60) AS started,
-        /*schema*/bucket_1(clock.now - e.started_at) AS ran, /*schema*/bucket_1(e.started_at - e.ready_at) AS waited
+        /*schema*/bucket_1(clock.now - e.started_at) AS ran, /*schema*/bucket_1(e.started_at - e.ready_at) AS waited,
+        sum(clock.now - e.since_at),
+        CASE WHEN e.since_at IS NOT NULL THEN /*schema*/bucket_1(clock.now - e.since_at) END AS took
     FROM ended AS e
     CROSS JOIN clock
-    GROUP BY clock.now, e.queue, e.function, e.upstream, e.tenant, started, ran, waited
+    GROUP BY clock.now, e.queue, e.function, e.upstream, e.tenant, started, ran, waited, took
 ),
 freed AS (
     DELETE FROM /*schema*/key
@@ -103,7 +105,7 @@ DELETE FROM /*schema*/running
 WHERE ctid = ANY (ARRAY (SELECT row_location FROM held))
 RETURNING
     task_id, /*schema*/moment($1) AS now, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at,
-    unique_name, cancel_requested_at IS NOT NULL AS cancel_requested, probe, has_on_final
+    unique_name, cancel_requested_at IS NOT NULL AS cancel_requested, probe, has_on_final, since_at
 
 -- name: recorded
 -- For runs that could not be ended: whether the run is current after all, whether it succeeded, and its record, to
@@ -220,12 +222,20 @@ WHERE kind = 'unique'
 -- Appended, so that writers do not wait for each other. Maintenance folds the row into the roll-up.
 -- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 dead, 7 cancelled, 8 retried, 9 released,
 -- 10 seconds run, 11 seconds waited, 12 now if one became final, else NULL, 13 minute in which the runs started or NULL
--- for none, 14 bucket of their run times, 15 of their waits
+-- for none, 14 bucket of their run times, 15 of their waits, 16 seconds from enqueue to end and 17 their bucket, or NULL, 18 why
+-- they were retried or died
 INSERT INTO /*schema*/tally (
     minute, queue, function, upstream, tenant, dead, cancelled, retried, released, run_seconds, wait_seconds,
-    first_final_at, started_minute, run_bucket, wait_bucket
+    first_final_at, started_minute, run_bucket, wait_bucket, total_seconds, total_bucket, reason
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+
+-- name: count_calls
+-- 1 task id, 2 upstream of the calls, 3 how they ended, 4 how many, 5 at
+INSERT INTO /*schema*/tally (minute, queue, function, upstream, tenant, reason, ended_calls)
+SELECT floor(/*schema*/moment($5) / 60), queue, function, $2, tenant, $3, $4
+FROM /*schema*/task
+WHERE id = $1
 
 -- name: count_usage
 -- 1 task id, 2 calls, 3 input tokens, 4 output tokens, 5 at

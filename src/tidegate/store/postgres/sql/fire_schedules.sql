@@ -45,3 +45,12 @@ WHERE t.schedule = ANY ($1::text[])
     AND NOT EXISTS (SELECT 1 FROM /*schema*/ready AS r WHERE r.task_id = t.task_id)
     AND NOT EXISTS (SELECT 1 FROM /*schema*/running AS r WHERE r.task_id = t.task_id)
     AND NOT EXISTS (SELECT 1 FROM /*schema*/waiting AS w WHERE w.task_id = t.task_id)
+
+-- name: count_unfired
+-- Arrays: 1 schedules, 2 outcomes, 3 ticks
+INSERT INTO /*schema*/total_event AS t (kind, name, function, reason, events)
+SELECT 'tick', given.schedule, '', given.outcome, given.ticks
+FROM unnest($1::text[], $2::text[], $3::bigint[]) AS given (schedule, outcome, ticks)
+ORDER BY given.schedule, given.outcome
+ON CONFLICT (kind, name, function, reason) DO UPDATE
+SET events = t.events + excluded.events

@@ -3,16 +3,18 @@
 -- name: counts
 SELECT
     queue, function, upstream, sum(enqueued), sum(succeeded), sum(dead), sum(cancelled), sum(retried), sum(released),
-    sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens), sum(output_tokens)
+    sum(run_seconds), sum(wait_seconds), sum(calls), sum(input_tokens), sum(output_tokens),
+    sum(total_seconds)
 FROM (
     SELECT
         queue, function, upstream, enqueued, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds,
-        calls, input_tokens, output_tokens
+        calls, input_tokens, output_tokens, total_seconds
     FROM /*schema*/total
     UNION ALL
     SELECT
         queue, function, upstream, enqueued, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds,
-        coalesce(calls, 0), coalesce(input_tokens, 0), coalesce(output_tokens, 0)
+        coalesce(calls, 0), coalesce(input_tokens, 0), coalesce(output_tokens, 0),
+        coalesce(total_seconds, 0)
     FROM /*schema*/tally
 ) AS counted
 GROUP BY queue, function, upstream
@@ -32,6 +34,31 @@ FROM (
     SELECT queue, function, 'wait', wait_bucket, succeeded + dead + cancelled + retried + released
     FROM /*schema*/tally
     WHERE wait_bucket IS NOT NULL
+    UNION ALL
+    SELECT queue, function, 'total', total_bucket, succeeded + dead + cancelled
+    FROM /*schema*/tally
+    WHERE total_bucket IS NOT NULL
 ) AS counted
 GROUP BY queue, function, kind, bucket
 ORDER BY queue, function, kind, bucket
+
+-- name: events
+SELECT kind, name, function, reason, sum(events)::bigint
+FROM (
+    SELECT kind, name, function, reason, events
+    FROM /*schema*/total_event
+    UNION ALL
+    SELECT 'retried', queue, function, coalesce(reason, ''), retried
+    FROM /*schema*/tally
+    WHERE retried > 0
+    UNION ALL
+    SELECT 'dead', queue, function, coalesce(reason, ''), dead
+    FROM /*schema*/tally
+    WHERE dead > 0
+    UNION ALL
+    SELECT 'call', upstream, '', reason, ended_calls
+    FROM /*schema*/tally
+    WHERE ended_calls IS NOT NULL
+) AS counted
+GROUP BY kind, name, function, reason
+ORDER BY kind, name, function, reason

@@ -29,3 +29,13 @@ SELECT 1
 FROM /*schema*/worker
 WHERE id = $1
     AND retired_at IS NULL
+
+-- name: count_expired
+-- Count a lease that ran out.
+-- 1 id
+INSERT INTO /*schema*/total_event AS t (kind, name, function, reason, events)
+SELECT 'lease_expired', pool, '', '', 1
+FROM /*schema*/worker
+WHERE id = $1
+ON CONFLICT (kind, name, function, reason) DO UPDATE
+SET events = t.events + 1

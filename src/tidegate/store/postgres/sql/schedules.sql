@@ -108,3 +108,20 @@ WHERE outcome IN ('missed', 'skipped')
     AND decided_at >= $1
 ORDER BY decided_at, schedule, at
 LIMIT $2
+
+-- name: last_successes
+-- When the latest task of each schedule that succeeded ended, among those of its last 20 ticks.
+SELECT s.name, max(a.finished_at)
+FROM /*schema*/schedule AS s
+CROSS JOIN LATERAL (
+    SELECT t.task_id
+    FROM /*schema*/tick AS t
+    WHERE t.schedule = s.name
+        AND t.task_id IS NOT NULL
+    ORDER BY t.at DESC
+    LIMIT 20
+) AS lately
+INNER JOIN /*schema*/archive AS a ON a.task_id = lately.task_id
+WHERE s.removed_at IS NULL
+    AND a.state = 'succeeded'
+GROUP BY s.name

@@ -102,12 +102,12 @@ CROSS JOIN payload AS p ON p.task_id = chosen.value
 -- 6 longest such wait in seconds
 INSERT INTO running (
     task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at,
-    crash_limit, crash_base_seconds, crash_max_seconds, unique_name, has_on_final
+    crash_limit, crash_base_seconds, crash_max_seconds, unique_name, has_on_final, since_at
 )
 SELECT
     r.task_id, r.run + 1, ?2, r.queue, r.priority, r.upstream, r.function, r.tenant, r.ready_at, ?3,
     ?4, ?5, ?6, CASE WHEN t.unique_until_final THEN t.unique_name END,
-    t.on_final IS NOT NULL
+    t.on_final IS NOT NULL, coalesce(t.redriven_at, t.enqueued_at)
 FROM carray(?1) AS chosen
 CROSS JOIN ready AS r ON r.task_id = chosen.value
 CROSS JOIN task AS t ON t.id = chosen.value

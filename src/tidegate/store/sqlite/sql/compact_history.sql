@@ -185,12 +185,12 @@ SET
 -- 1 last row
 INSERT INTO total (
     queue, function, upstream, enqueued, succeeded, dead, cancelled, retried, released, run_seconds, wait_seconds, calls,
-    input_tokens, output_tokens
+    input_tokens, output_tokens, total_seconds
 )
 SELECT
     queue, function, upstream, sum(enqueued), sum(succeeded), sum(dead), sum(cancelled), sum(retried), sum(released),
     sum(run_seconds), sum(wait_seconds), coalesce(sum(calls), 0), coalesce(sum(input_tokens), 0),
-    coalesce(sum(output_tokens), 0)
+    coalesce(sum(output_tokens), 0), coalesce(sum(total_seconds), 0)
 FROM tally
 WHERE rowid <= ?1
 GROUP BY queue, function, upstream
@@ -206,7 +206,33 @@ SET
     wait_seconds = wait_seconds + excluded.wait_seconds,
     calls = calls + excluded.calls,
     input_tokens = input_tokens + excluded.input_tokens,
-    output_tokens = output_tokens + excluded.output_tokens
+    output_tokens = output_tokens + excluded.output_tokens,
+    total_seconds = total_seconds + excluded.total_seconds
+
+-- name: fold_events
+-- 1 last row
+INSERT INTO total_event (kind, name, function, reason, events)
+SELECT kind, name, function, reason, sum(events)
+FROM (
+    SELECT 'retried' AS kind, queue AS name, function, coalesce(reason, '') AS reason, retried AS events
+    FROM tally
+    WHERE rowid <= ?1
+        AND retried > 0
+    UNION ALL
+    SELECT 'dead', queue, function, coalesce(reason, ''), dead
+    FROM tally
+    WHERE rowid <= ?1
+        AND dead > 0
+    UNION ALL
+    SELECT 'call', upstream, '', reason, ended_calls
+    FROM tally
+    WHERE rowid <= ?1
+        AND ended_calls IS NOT NULL
+)
+WHERE true
+GROUP BY kind, name, function, reason
+ON CONFLICT (kind, name, function, reason) DO UPDATE
+SET events = events + excluded.events
 
 -- name: fold_total_times
 -- 1 last row
@@ -223,6 +249,11 @@ FROM (
     FROM tally
     WHERE rowid <= ?1
         AND wait_bucket IS NOT NULL
+    UNION ALL
+    SELECT queue, function, 'total', total_bucket, succeeded + dead + cancelled
+    FROM tally
+    WHERE rowid <= ?1
+        AND total_bucket IS NOT NULL
 )
 WHERE true
 GROUP BY queue, function, kind, bucket

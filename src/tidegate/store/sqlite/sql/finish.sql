@@ -29,7 +29,7 @@ CROSS JOIN running AS r ON r.task_id = given.value
 -- 1 ids: carray of 16-byte ids, 2 now, 3 minute
 INSERT INTO tally (
     minute, queue, function, upstream, tenant, succeeded, run_seconds, wait_seconds, first_final_at, started_minute,
-    run_bucket, wait_bucket
+    run_bucket, wait_bucket, total_seconds, total_bucket
 )
 SELECT
     ?3, r.queue, r.function, r.upstream, r.tenant, count(*), sum(?2 - r.started_at),
@@ -38,10 +38,14 @@ SELECT
     END AS ran,
     CASE WHEN r.started_at - r.ready_at > 0.01
         THEN min(21, cast(ceil(log2((r.started_at - r.ready_at) / 0.01)) AS INTEGER)) ELSE 0
-    END AS waited
+    END AS waited,
+    sum(?2 - r.since_at),
+    CASE WHEN ?2 - r.since_at > 0.01 THEN min(21, cast(ceil(log2((?2 - r.since_at) / 0.01)) AS INTEGER))
+        WHEN r.since_at IS NOT NULL THEN 0
+    END AS took
 FROM carray(?1) AS given
 CROSS JOIN running AS r ON r.task_id = given.value
-GROUP BY r.queue, r.function, r.upstream, r.tenant, started, ran, waited
+GROUP BY r.queue, r.function, r.upstream, r.tenant, started, ran, waited, took
 
 -- name: end_all
 -- 1 ids: carray of 16-byte ids
@@ -60,7 +64,7 @@ WHERE task_id = ?1
     AND run = ?2
 RETURNING
     worker_id, queue, priority, upstream, function, tenant, ready_at, started_at, unique_name,
-    cancel_requested_at IS NOT NULL AS cancel_requested, probe, has_on_final
+    cancel_requested_at IS NOT NULL AS cancel_requested, probe, has_on_final, since_at
 
 -- name: attempt
 -- 1 task id, 2 run, 3 worker id, 4 started moment, 5 now, 6 outcome, 7 charge, 8 verdict, 9 reason,
@@ -149,12 +153,20 @@ VALUES (?, 'cancelled', ?, ?, ?, ?, ?)
 -- name: count
 -- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 dead, 7 cancelled, 8 retried, 9 released,
 -- 10 seconds run, 11 seconds waited, 12 now if one became final, else NULL, 13 minute in which the runs started or NULL
--- for none, 14 bucket of their run times, 15 of their waits
+-- for none, 14 bucket of their run times, 15 of their waits, 16 seconds from enqueue to end and 17 their bucket, or NULL, 18 why
+-- they were retried or died
 INSERT INTO tally (
     minute, queue, function, upstream, tenant, dead, cancelled, retried, released, run_seconds, wait_seconds,
-    first_final_at, started_minute, run_bucket, wait_bucket
+    first_final_at, started_minute, run_bucket, wait_bucket, total_seconds, total_bucket, reason
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: count_calls
+-- 1 task id, 2 upstream of the calls, 3 how they ended, 4 how many, 5 now
+INSERT INTO tally (minute, queue, function, upstream, tenant, reason, ended_calls)
+SELECT cast(?5 / 60 AS INTEGER), queue, function, ?2, tenant, ?3, ?4
+FROM task
+WHERE id = ?1
 
 -- name: count_usage
 -- 1 task id, 2 calls, 3 input tokens, 4 output tokens, 5 now

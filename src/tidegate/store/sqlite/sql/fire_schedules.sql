@@ -40,3 +40,10 @@ WHERE schedule = ?1
     AND NOT EXISTS (SELECT 1 FROM ready AS r WHERE r.task_id = tick.task_id)
     AND NOT EXISTS (SELECT 1 FROM running AS r WHERE r.task_id = tick.task_id)
     AND NOT EXISTS (SELECT 1 FROM waiting AS w WHERE w.task_id = tick.task_id)
+
+-- name: count_unfired
+-- 1 schedule, 2 outcome, 3 ticks
+INSERT INTO total_event (kind, name, function, reason, events)
+VALUES ('tick', ?1, '', ?2, ?3)
+ON CONFLICT (kind, name, function, reason) DO UPDATE
+SET events = events + excluded.events
