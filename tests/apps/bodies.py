@@ -18,6 +18,7 @@ app = Tidegate(
             concurrency=int(os.environ.get("CONCURRENCY", "10")),
             processes=int(os.environ.get("PROCESSES", "1")),
             poll_interval=0.05,
+            event_loop=os.environ.get("EVENT_LOOP", "auto"),
         )
     ],
     timings=Timings(
@@ -115,6 +116,13 @@ async def swallow() -> None:
 async def fail(ctx: Context, message: str) -> None:
     write("start", ctx)
     raise Permanent(message)
+
+
+@app.task
+async def name_event_loop() -> str:
+    """Return the package of the loop that it runs on: `asyncio` or `uvloop`."""
+    loop = asyncio.get_running_loop()
+    return next(each for base in type(loop).__mro__ if (each := base.__module__.split(".")[0]) != "tidegate")
 
 
 @app.task

@@ -94,6 +94,7 @@ def _read_pool(name: str, table: Table) -> Pool:
         "child_runs": table.whole,
         "fatal_errors": table.texts,
         "overlap": table.flag,
+        "event_loop": table.text,
         "strict": table.flag,
     }
     values: dict[str, Any] = {key: read(key) for key, read in readers.items() if key in table}

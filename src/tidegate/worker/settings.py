@@ -9,6 +9,7 @@ from typing import Any
 from tidegate.domain.readers import (
     Seconds,
     Size,
+    choice_option,
     devices_option,
     flag_option,
     kept_option,
@@ -31,6 +32,7 @@ from tidegate.policy.order import DEFAULT_SHARES
 DRAIN_GRACE_SECONDS = 25.0
 """The default upper limit of `drain_grace`. Kubernetes kills after 30 s (`terminationGracePeriodSeconds`),
 systemd after 90 s (`TimeoutStopSec`)."""
+EVENT_LOOPS = ("auto", "asyncio", "uvloop")
 SHARING = (Priority.NORMAL, Priority.BULK)
 """The priorities that have a share of the claims. The rest goes to higher priorities."""
 
@@ -74,6 +76,9 @@ class Pool:
     overlap: bool
     """On a reload, whether a new process starts before the old one ends, so that no slot is lost meanwhile.
     Both must fit into memory. If not, the old one ends first."""
+    event_loop: str
+    """The event loop of its processes: `uvloop` (needs `tidegate[uvloop]`), `asyncio`, or `auto` for uvloop
+    if it is installed."""
     strict: bool
     """Whether, within each priority, a queue is served only if the queues before it have nothing ready. If
     not, tasks are taken by rank from all queues."""
@@ -96,6 +101,7 @@ class Pool:
         fatal_errors: Sequence[str] = ("CUDA error", "CUDA out of memory", "cudaError"),
         strict: bool = False,
         overlap: bool = False,
+        event_loop: str = "auto",
         shares: Mapping[Priority | str, float] | Mapping[Priority, float] | Mapping[str, float] | None = None,
     ) -> None:
         pool = f"pool {name_option('pool name', name)}: "
@@ -113,6 +119,7 @@ class Pool:
             child_runs=whole_option(f"{pool}child_runs", child_runs),
             fatal_errors=texts_option(f"{pool}fatal_errors", fatal_errors),
             overlap=flag_option(f"{pool}overlap", overlap),
+            event_loop=choice_option(f"{pool}event_loop", event_loop, EVENT_LOOPS),
             strict=flag_option(f"{pool}strict", strict),
             shares=shares_option(f"{pool}shares", shares or {}),
         )

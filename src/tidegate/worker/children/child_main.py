@@ -261,8 +261,10 @@ class ChildRuntime:
             loop.call_soon_threadsafe(async_task.cancel)
 
 
-def main(application: str, fd: int, parent: int) -> None:
+def main(application: str, fd: int, parent: int, umask: int | None) -> None:
     """Run tasks until the pool process closes the connection."""
+    if umask is not None:
+        os.umask(umask)
     ignore_group_signals()
     _die_with_parent(parent)
     set_up_logging(application, patience=LOG_WAIT_SECONDS)
@@ -349,4 +351,4 @@ async def _await_hook(started: Any) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]) if sys.argv[4] else None)

@@ -107,12 +107,12 @@ class ChildProcess:
                 self._application,
                 str(theirs.fileno()),
                 str(os.getpid()),
+                "" if snapshot is None else str(snapshot.umask),  # uvloop cannot start a process with a umask
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
                 env=self._environment(),
                 cwd=None if snapshot is None else snapshot.directory,
-                umask=-1 if snapshot is None else snapshot.umask,
             )
         if snapshot is not None:
             snapshot.limit(self._process.pid)

@@ -27,6 +27,7 @@ from tidegate.worker.children import process_tree
 from tidegate.worker.control import ControlConnection, Message
 from tidegate.worker.engine.current_task import CurrentTaskSlot
 from tidegate.worker.engine.engine import Engine
+from tidegate.worker.engine.event_loop import new_event_loop
 from tidegate.worker.engine.other_code import code_version
 from tidegate.worker.logs import register_application_loggers, set_up_logging
 from tidegate.worker.opening import open_with_retries
@@ -100,7 +101,8 @@ def main(argv: list[str]) -> int:
         app: Application = core_of(load_application(options.application))
         register_application_loggers(app.functions)
         # Not asyncio.run: it waits for every coroutine at its end, and some may not stop.
-        return asyncio.new_event_loop().run_until_complete(_serve(app, options, state, connection, snapshot))
+        loop = new_event_loop(options.pool.event_loop)
+        return loop.run_until_complete(_serve(app, options, state, connection, snapshot))
     except ConfigError as error:
         log.exception("%s", error)
         return EXIT_CONFIG
