@@ -7,7 +7,8 @@
     │   ├── KeyConflictError       this key= already names a task with another payload
     │   ├── NotAcceptedError       no task has that id, or its state forbids the request
     │   │   ├── TaskNotFoundError
-    │   │   └── WrongStateError
+    │   │   ├── WrongStateError
+    │   │   └── OperationNotFoundError
     │   ├── UnknownFunctionError   no such task function is declared
     │   ├── UnknownUpstreamError   no such upstream is known to the store
     │   └── UnknownScheduleError   no schedule of that name is stored
@@ -185,6 +186,14 @@ class WrongStateError(NotAcceptedError):
     """The task's state, a value of `State`."""
     batch_id: str = ""
     """The batch of an `enqueue_many` that was deleted or closed; empty if the error is about a task."""
+
+
+class OperationNotFoundError(NotAcceptedError):
+    """No operation has this id: it never existed, or its retention time is over."""
+
+    code = "TG123"
+    operation_id: str = ""
+    """The id as the caller gave it, which may be a short id."""
 
 
 class ConfigError(TidegateError):

@@ -12,6 +12,7 @@ from tidegate.errors import (
     ConfigError,
     KeyConflictError,
     NotAcceptedError,
+    OperationNotFoundError,
     ResultTimeoutError,
     StoreBusyError,
     StoreUnavailableError,
@@ -34,6 +35,7 @@ TIMED_OUT = 124
 
 _EXIT_CODES: tuple[tuple[type[TidegateError], int], ...] = (
     (TaskNotFoundError, NOT_FOUND),
+    (OperationNotFoundError, NOT_FOUND),
     (UnknownFunctionError, NOT_FOUND),
     (UnknownUpstreamError, NOT_FOUND),
     (UnknownScheduleError, NOT_FOUND),

@@ -72,9 +72,7 @@ class Promotion:
         gate = self._gates.get(upstream)
         if gate is not None and gate.state is not GateState.FLOWING and not is_probe:
             return HeldBack("gate", self._parked_until(gate))
-        budgets = [("system", self._system)]
-        if (own := self._budgets.get(upstream)) is not None:
-            budgets.insert(0, ("upstream", own))
+        budgets = self._budgets_of(upstream)
         for by, budget in budgets:
             if budget.wait(urgent=urgent) > 0:
                 return HeldBack(by, budget.postpone(urgent=urgent))
@@ -82,6 +80,19 @@ class Promotion:
             budget.spend(urgent=urgent)
         if is_probe:
             self._probed.add(upstream)
+        return None
+
+    def charge_or_hold_redrive(self, upstream: str) -> HeldBack | None:
+        """Charge one letter of a bulk redrive and return None, or return what holds it back."""
+        gate = self._gates.get(upstream)
+        if gate is not None and gates.admits_only_probes(gate):
+            return HeldBack("gate", self._parked_until(gate))
+        budgets = self._budgets_of(upstream)
+        for by, budget in budgets:
+            if (seconds := budget.redrive_wait()) > 0:
+                return HeldBack(by, seconds)
+        for _, budget in budgets:
+            budget.spend_redrive()
         return None
 
     def may_probe(self, task: DueTask) -> bool:
@@ -107,6 +118,11 @@ class Promotion:
     def changed(self) -> list[GateRow]:
         """Return the rows that the store must write."""
         return [budget.row for budget in (self._system, *self._budgets.values()) if budget.is_changed]
+
+    def _budgets_of(self, upstream: str) -> list[tuple[str, RetryBudget]]:
+        """Return the budgets that a retry of this upstream spends: its own, if any, and the system's."""
+        own = self._budgets.get(upstream)
+        return [*([] if own is None else [("upstream", own)]), ("system", self._system)]
 
     def _parked_until(self, gate: Gate) -> float:
         if gate.until_at is not None:

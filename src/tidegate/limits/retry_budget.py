@@ -2,11 +2,13 @@
 
 It is enforced when tasks move from `retrying` to `ready`. In every window at most its amount leaves. A part
 is reserved for interactive tasks and last attempts; all other retries must pass a second, narrower bucket.
+Bulk redrives spend the same budget through a third bucket of half its rate.
 """
 
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import replace
 
 from tidegate.domain.spec import Window
@@ -19,9 +21,12 @@ RETRY_SHARE_OF_REQUESTS = 0.2
 """The default budget of an upstream: this share of its requests per minute."""
 RESERVED_SHARE = 0.2
 """The share of a budget that is reserved for interactive tasks and last attempts."""
+REDRIVE_SHARE = 0.5
+"""The largest share of a budget that bulk redrives may spend."""
 
 ALL = "retries"
 PLAIN = "retries_plain"
+REDRIVEN = "redrives"
 COUNT = "retries_counted"
 """The names of the buckets."""
 
@@ -71,9 +76,10 @@ class RetryBudget:
         self._buckets: dict[str, TokenBucket] = dict(row.buckets)
         rate = per_minute(row)
         assert rate is not None
-        self._all, self._plain = (
+        self._all, self._plain, self._redriven = (
             _retry_rate(rate, row.limits),
             _retry_rate(rate * (1 - RESERVED_SHARE), row.limits),
+            _retry_rate(rate * REDRIVE_SHARE, row.limits),
         )
         self._postponed: dict[bool, int] = {}
 
@@ -99,6 +105,20 @@ class RetryBudget:
         counter = count_window(self._row.limits)
         self._buckets[COUNT] = token_bucket.charge(counter, self._buckets.get(COUNT, _NEW), self._now)
 
+    def redrive_wait(self) -> float:
+        """Return the seconds until the next bulk redrive may go; 0 for now.
+
+        Half of the burst of the other buckets stays for retries that become due in the meantime.
+        """
+        shared = [(ALL, self._all.with_half_burst()), (PLAIN, self._plain.with_half_burst())]
+        buckets = [*shared, (REDRIVEN, self._redriven)]
+        return max(rate.wait(self._buckets.get(name, _NEW), self._now) for name, rate in buckets)
+
+    def spend_redrive(self) -> None:
+        """Charge one redrive that may go now. It counts as a retry too."""
+        self.spend(urgent=False)
+        self._buckets[REDRIVEN] = self._redriven.charged(self._buckets.get(REDRIVEN, _NEW), self._now)
+
     def postpone(self, *, urgent: bool) -> float:
         """Return the seconds until a retry that may not go now should ask again.
 
@@ -117,6 +137,12 @@ class _RetryRate:
         self.burst = max(1, math.floor(amount / 10))
         # Any half-open window holds burst + (amount - burst) of them.
         self.seconds = window_seconds / max(amount - self.burst + 1, _LEAST)
+
+    def with_half_burst(self) -> _RetryRate:
+        """Return the same rate with half the burst."""
+        half = copy(self)
+        half.burst = max(1, self.burst // 2)
+        return half
 
     def wait(self, bucket: TokenBucket, now: float) -> float:
         return max(0.0, bucket.next_at - (self.burst - 1) * self.seconds - now)
@@ -146,6 +172,6 @@ def count_window_started_at(row: GateRow, now: float) -> float:
 
 
 _NEW = TokenBucket()
-_RATE_BUCKETS = (ALL, PLAIN)
+_RATE_BUCKETS = (ALL, PLAIN, REDRIVEN)
 _LEAST = 1e-6
 _UNCOUNTABLE = 10**9

@@ -17,6 +17,7 @@ class LiveWorker:
     functions: Collection[str] | None = None
     """The functions that its application declares; None if unknown."""
     free_slots: int = 0
+    slots: int = 0
 
     def serves(self, queue: str) -> bool:
         """Return whether it claims tasks of this queue."""
@@ -61,6 +62,10 @@ class LiveWorkers:
     def free_slots(self, queue: str) -> int:
         """Return the free slots of the workers that serve a queue."""
         return sum(worker.free_slots for worker in self.workers if worker.serves(queue))
+
+    def slots(self, queue: str) -> int:
+        """Return all slots of the workers that serve a queue."""
+        return sum(worker.slots for worker in self.workers if worker.serves(queue))
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -61,7 +61,7 @@ def find_live_workers(
 
     return LiveWorkers(
         [
-            LiveWorker(worker.queues, functions(worker), max(0, worker.slots - worker.running))
+            LiveWorker(worker.queues, functions(worker), max(0, worker.slots - worker.running), worker.slots)
             for worker in workers
             if is_live(worker, now)
         ]

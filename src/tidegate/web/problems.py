@@ -23,6 +23,7 @@ from tidegate.errors import (
     SchemaError,
     StoreBusyError,
     StoreError,
+    OperationNotFoundError,
     TaskNotFoundError,
     TidegateError,
     UnknownFunctionError,
@@ -112,7 +113,7 @@ def problem_of(error: TidegateError) -> Problem:
         return Problem("arguments", text, errors=[_field_path(error)] if error.path else (), **facts)
     if isinstance(error, KeyConflictError):
         return Problem("key-conflict", text, **facts)
-    if isinstance(error, TaskNotFoundError | UnknownScheduleError):
+    if isinstance(error, TaskNotFoundError | OperationNotFoundError | UnknownScheduleError):
         return Problem("not-found", text, **facts)
     if isinstance(error, UnknownFunctionError):
         return Problem("unknown-function", text, **facts)

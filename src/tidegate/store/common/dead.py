@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.store.common.columns import StoredDeadLetter, build_dead_letter
 from tidegate.store.common.filters import filter_parameters
 from tidegate.store.common.session import Session
+from tidegate.store.operation_rows import RedriveTerms
 from tidegate.store.rows import DeadLetterRow, TaskFilter
 
 
@@ -31,6 +32,11 @@ async def count_dead_letters(db: Session, task_filter: TaskFilter) -> int:
         return 0
     found: int = await db.value(db.sql("count_dead_letters")["count"], *filter_parameters(task_filter))
     return found
+
+
+def history_note(terms: RedriveTerms, *, has_new_args: bool) -> str:
+    """Return what the history of a redriven task says about its redrive."""
+    return ", ".join(filter(None, (terms.note, "with new arguments" if has_new_args else "")))
 
 
 def _excludes_dead(task_filter: TaskFilter) -> bool:

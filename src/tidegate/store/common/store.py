@@ -18,6 +18,7 @@ from tidegate.store.common import (
     deaths,
     due_schedules,
     gates,
+    operations,
     permits,
     reads,
     runs,
@@ -202,6 +203,29 @@ class CommonStore(Store):
     get_tenant_statistics = read(statistics.get_tenant_statistics, snapshot=True)
     get_totals = read(totals.get_totals, snapshot=True)
     get_work = read(work_counts.get_work, snapshot=True)
+
+    # --- operations ---
+
+    add_operation = write(operations.add_operation)
+    get_operation = read(operations.get_operation)
+    list_operations = read(operations.list_operations, snapshot=True)
+    list_open_operations = read(operations.list_open_operations)
+    find_operation_ids = read(operations.find_operation_ids)
+    list_letters = read(operations.list_letters)
+    set_operation_state = write(operations.set_operation_state, notify=True)
+    set_operation_note = write(operations.set_operation_note, alone=True)
+    choose_letters = write(operations.choose_letters)
+    list_strata = read(operations.list_strata)
+    begin_canary = write(operations.begin_canary)
+    read_feed = read(operations.read_feed, snapshot=True)
+
+    async def record_outcomes(self, operation_id: str, limit: int = 500) -> int:
+        """Record outcomes. Without any, nothing is locked."""
+        if not await self._read(lambda db: operations.has_outcomes(db, operation_id)):
+            return 0
+        return await self._write(lambda db: operations.record_outcomes(db, operation_id, limit))
+
+    undo_letters = write(operations.undo_letters, notify=True)
 
     # --- counts and manifests ---
 

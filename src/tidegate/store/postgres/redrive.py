@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from tidegate.store.common import ids
+from tidegate.store.common.dead import history_note
+from tidegate.store.common.text import storable
+from tidegate.store.operation_rows import PLAIN_REDRIVE, Payloads, RedriveTerms
 from tidegate.store.postgres.deletion import delete_tasks
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
@@ -18,7 +21,8 @@ async def redrive(
     db: PostgresSession,
     task_ids: Sequence[str],
     *,
-    args: Mapping[str, tuple[bytes, str]] | None = None,
+    args: Payloads | None = None,
+    terms: RedriveTerms = PLAIN_REDRIVE,
 ) -> dict[str, ActionStatus]:
     """Send dead tasks back to the main queue; return a status per id.
 
@@ -29,7 +33,17 @@ async def redrive(
     payloads = {ids.canonical_or_none(task_id): payload for task_id, payload in (args or {}).items()}
     changed = [(task_id, *payloads[task_id]) for task_id in back if task_id in payloads]
     await db.run_many(_REDRIVE["payload"], changed)
-    await db.run(_REDRIVE["redrive"], db.at, back, [task_id for task_id, *_ in changed])
+    await db.run(
+        _REDRIVE["redrive"],
+        db.at,
+        back,
+        [task_id for task_id, *_ in changed],
+        storable(history_note(terms, has_new_args=False)),
+        storable(history_note(terms, has_new_args=True)),
+        None if terms.to_queue is None else storable(terms.to_queue),
+        terms.keeps_attempts,
+        terms.rank_delay,
+    )
     return await _answers(db, task_ids, back)
 
 

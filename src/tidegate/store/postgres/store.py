@@ -8,10 +8,18 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
-from tidegate.store.common import due_schedules, promote, runs, schedules, workers
+from tidegate.store.common import due_schedules, operations, promote, runs, schedules, workers
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore, read, write
+from tidegate.store.operation_rows import (
+    Lane,
+    NewOperation,
+    OperationRow,
+    Payloads,
+    RedriveTerms,
+    Sending,
+)
 from tidegate.store.postgres import (
     actions,
     batches,
@@ -38,6 +46,7 @@ from tidegate.store.postgres.facts import (
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.watch import PostgresWatcher
 from tidegate.store.rows import (
+    ActionStatus,
     ClaimRequest,
     ClaimResult,
     EnqueueResult,
@@ -289,6 +298,48 @@ class PostgresStore(CommonStore):
 
     redrive = write(dead_letters.redrive, notify=True)
     purge = write(dead_letters.purge)
+
+    async def send_letters(self, operation: OperationRow, lanes: Sequence[Lane]) -> Sending | None:
+        sending = await self._write(
+            lambda db: operations.send_letters(db, operation, lanes, _redrive_within(db))
+        )
+        if sending is not None and sending.sent:
+            self._watch.committed()
+        return sending
+
+    async def redrive_now(
+        self, operation: NewOperation, task_ids: Sequence[str], *, args: Payloads | None = None
+    ) -> dict[str, ActionStatus]:
+        return await self._write(
+            lambda db: operations.redrive_now(db, operation, task_ids, args, _redrive_within(db)), notify=True
+        )
+
+    async def purge_letters(
+        self, operation_id: str, task_ids: Sequence[str]
+    ) -> dict[str, ActionStatus] | None:
+        return await self._write(
+            lambda db: operations.purge_letters(db, operation_id, task_ids, _purge_within(db))
+        )
+
+
+def _redrive_within(db: PostgresSession) -> operations.Redrive:
+    """Return a function that redrives in the transaction of this session."""
+
+    async def redrive(
+        task_ids: Sequence[str], args: Payloads | None, terms: RedriveTerms
+    ) -> dict[str, ActionStatus]:
+        return await dead_letters.redrive(db, task_ids, args=args, terms=terms)
+
+    return redrive
+
+
+def _purge_within(db: PostgresSession) -> operations.Purge:
+    """Return a function that purges in the transaction of this session."""
+
+    async def purge(task_ids: Sequence[str]) -> dict[str, ActionStatus]:
+        return await dead_letters.purge(db, task_ids)
+
+    return purge
 
 
 async def _now(db: Session) -> float:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from tidegate.store.protocol.access import Access
 from tidegate.store.protocol.control import Control
+from tidegate.store.protocol.operations import Operations
 from tidegate.store.protocol.schedules import Schedules
 from tidegate.store.protocol.tasks import DeadLetters, Statistics, Tasks
 from tidegate.store.protocol.upstreams import Upstreams
@@ -67,6 +68,7 @@ class Store(
     Upstreams,
     Control,
     DeadLetters,
+    Operations,
     Statistics,
     Access,
     Protocol,

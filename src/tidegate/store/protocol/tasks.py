@@ -18,6 +18,7 @@ from tidegate.store.history_rows import (
     TotalCounts,
     WindowCounts,
 )
+from tidegate.store.operation_rows import PLAIN_REDRIVE, Payloads, RedriveTerms
 from tidegate.store.rows import (
     ActionStatus,
     CancelStatus,
@@ -138,12 +139,17 @@ class DeadLetters(Protocol):
         """Return how many dead letters match."""
 
     async def redrive(
-        self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
+        self,
+        task_ids: Sequence[str],
+        *,
+        args: Payloads | None = None,
+        terms: RedriveTerms = PLAIN_REDRIVE,
     ) -> dict[str, ActionStatus]:
         """Send dead tasks back to the main queue; return a status per id.
 
-        Counters restart at zero, the history stays, and the run number continues to rise. An expired deadline
-        of the caller is extended by its first length. `args` replaces payloads: {id: (bytes, codec tag)}.
+        Counters restart at zero unless `terms` keeps the attempts, the history stays, and the run number
+        continues to rise. An expired deadline of the caller is extended by its first length. `args` replaces
+        payloads. No operation is recorded: that is for `redrive_now` and `send_letters`.
         """
 
     async def purge(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import apsw
 
 from tidegate.store.common import ids
+from tidegate.store.common.dead import history_note
+from tidegate.store.common.text import storable
+from tidegate.store.operation_rows import PLAIN_REDRIVE, Payloads, RedriveTerms
 from tidegate.store.rows import ActionStatus
 from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.actions import apply_each, record_action
@@ -21,7 +24,8 @@ def redrive(
     now: float,
     task_ids: Sequence[str],
     *,
-    args: Mapping[str, tuple[bytes, str]] | None = None,
+    args: Payloads | None = None,
+    terms: RedriveTerms = PLAIN_REDRIVE,
 ) -> dict[str, ActionStatus]:
     """Send dead tasks back to the main queue; return a status per id.
 
@@ -30,7 +34,7 @@ def redrive(
     payloads = {ids.blob_or_none(task_id): payload for task_id, payload in (args or {}).items()}
 
     def apply(task: bytes, table: str) -> bool:
-        return table == "dead" and _redrive_one(db, now, task, payloads.get(task))
+        return table == "dead" and _redrive_one(db, now, task, payloads.get(task), terms)
 
     return apply_each(db, task_ids, apply)
 
@@ -48,16 +52,19 @@ def purge(db: apsw.Connection, now: float, task_ids: Sequence[str]) -> dict[str,
     return apply_each(db, task_ids, apply)
 
 
-def _redrive_one(db: apsw.Connection, now: float, task: bytes, payload: tuple[bytes, str] | None) -> bool:
-    run, *channel, unique_name = query.one(db, _REDRIVE["letter"], (task,))
+def _redrive_one(
+    db: apsw.Connection, now: float, task: bytes, payload: tuple[bytes, str] | None, terms: RedriveTerms
+) -> bool:
+    run, queue, *channel, unique_name = query.one(db, _REDRIVE["letter"], (task,))
     if unique_name is not None:
         wanted = keys.WantedNames(task, channel[-1], b"", None, 0.0, unique_name, None)
         if keys.take_names(db, now, wanted) is not None:
             return False
     if payload is not None:
         db.execute(_REDRIVE["payload"], (task, *payload))
+    queue = queue if terms.to_queue is None else storable(terms.to_queue)
     db.execute(_REDRIVE["leave"], (task,))
-    db.execute(_REDRIVE["ready"], (task, *channel, now, now, run))
-    db.execute(_REDRIVE["reset"], (task, now))
-    record_action(db, now, task, "redriven", "" if payload is None else "with new arguments")
+    db.execute(_REDRIVE["ready"], (task, queue, *channel, now + terms.rank_delay, now, run))
+    db.execute(_REDRIVE["reset"], (task, now, queue, terms.keeps_attempts))
+    record_action(db, now, task, "redriven", history_note(terms, has_new_args=payload is not None))
     return True

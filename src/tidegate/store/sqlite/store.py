@@ -9,13 +9,27 @@ from typing import Any, Concatenate, ParamSpec
 import apsw
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
-from tidegate.store.common import due_schedules, promote, schedules, workers
+from tidegate.store.common import due_schedules, operations, promote, schedules, workers
 from tidegate.store.common import store as common
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.refusals import cannot_join
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore
-from tidegate.store.rows import ClaimRequest, ClaimResult, EnqueueResult, NewTask
+from tidegate.store.operation_rows import (
+    Lane,
+    NewOperation,
+    OperationRow,
+    Payloads,
+    RedriveTerms,
+    Sending,
+)
+from tidegate.store.rows import (
+    ActionStatus,
+    ClaimRequest,
+    ClaimResult,
+    EnqueueResult,
+    NewTask,
+)
 from tidegate.store.schedule_rows import Firing, ScheduleAnswer
 from tidegate.store.sqlite import (
     actions,
@@ -235,6 +249,45 @@ class SqliteStore(CommonStore):
 
     redrive = _on_connection(dead_letters.redrive)
     purge = _on_connection(dead_letters.purge)
+
+    async def send_letters(self, operation: OperationRow, lanes: Sequence[Lane]) -> Sending | None:
+        return await self._write(
+            lambda db: operations.send_letters(db, operation, lanes, _redrive_within(db))
+        )
+
+    async def redrive_now(
+        self, operation: NewOperation, task_ids: Sequence[str], *, args: Payloads | None = None
+    ) -> dict[str, ActionStatus]:
+        return await self._write(
+            lambda db: operations.redrive_now(db, operation, task_ids, args, _redrive_within(db))
+        )
+
+    async def purge_letters(
+        self, operation_id: str, task_ids: Sequence[str]
+    ) -> dict[str, ActionStatus] | None:
+        return await self._write(
+            lambda db: operations.purge_letters(db, operation_id, task_ids, _purge_within(db))
+        )
+
+
+def _redrive_within(db: SqliteSession) -> operations.Redrive:
+    """Return a function that redrives in the transaction of this session."""
+
+    async def redrive(
+        task_ids: Sequence[str], args: Payloads | None, terms: RedriveTerms
+    ) -> dict[str, ActionStatus]:
+        return dead_letters.redrive(db.link, db.at, task_ids, args=args, terms=terms)
+
+    return redrive
+
+
+def _purge_within(db: SqliteSession) -> operations.Purge:
+    """Return a function that purges in the transaction of this session."""
+
+    async def purge(task_ids: Sequence[str]) -> dict[str, ActionStatus]:
+        return dead_letters.purge(db.link, db.at, task_ids)
+
+    return purge
 
 
 async def _has_nothing_due(db: Session) -> int | None:

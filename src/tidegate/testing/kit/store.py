@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from tidegate.domain.outcome import Fence, FinishStatus, Outcome
 from tidegate.errors import UsageError
 from tidegate.store.common import ids
 from tidegate.store.common.refusals import cannot_join
+from tidegate.store.operation_rows import NewOperation, Payloads
 from tidegate.store.rows import (
     ActionStatus,
     CancelRequest,
@@ -139,10 +140,10 @@ class KitStore(SqliteStore):
         await self._enqueued()
         return answers
 
-    async def redrive(
-        self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
+    async def redrive_now(
+        self, operation: NewOperation, task_ids: Sequence[str], *, args: Payloads | None = None
     ) -> dict[str, ActionStatus]:
-        answers = await super().redrive(task_ids, args=args)
+        answers = await super().redrive_now(operation, task_ids, args=args)
         await self._enqueued()
         return answers
 

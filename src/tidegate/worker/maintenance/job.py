@@ -23,6 +23,7 @@ class MaintenanceJob:
         run_once: Does one round; returns whether there is more to do at once.
         rng: For jitter.
         on_failure: Called after a round failed.
+        busy_interval: Seconds until the next round if there is more to do at once.
     """
 
     def __init__(
@@ -33,12 +34,14 @@ class MaintenanceJob:
         *,
         rng: random.Random,
         on_failure: Callable[[], None] | None = None,
+        busy_interval: float = 0.0,
     ) -> None:
         self.name = name
         self._interval = interval
         self._run_once = run_once
         self._rng = rng
         self._on_failure = on_failure
+        self._busy_interval = busy_interval
         self._pause = BackoffDelay(rng, first=min(0.2, interval), cap=max(5.0, interval))
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -73,7 +76,7 @@ class MaintenanceJob:
             self._started_at = asyncio.get_running_loop().time()
             try:
                 if await self._run_once():
-                    pause = 0.0
+                    pause = self._busy_interval
                 self._pause.reset()
             except StoreError as error:
                 pause = self._report_failure(f"the store is unreachable ({error})")

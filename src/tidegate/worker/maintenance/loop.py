@@ -7,6 +7,7 @@ import contextlib
 import random
 from collections.abc import Awaitable, Callable
 
+from tidegate.deadletter.runner import OperationRunner
 from tidegate.errors import StoreError
 from tidegate.schedule.firing import ScheduleFirer
 from tidegate.store.protocol import Store
@@ -22,6 +23,8 @@ RETENTION_LIMIT = 1_000
 HISTORY_SECONDS = 60.0
 COMPACT_LIMIT = 1_000
 RELEASE_LIMIT = 5_000
+OPERATION_STEP_SECONDS = 0.1
+"""Time between two steps of a redrive, each a short transaction: other writers get their turn."""
 RETIRED_WORKER_SECONDS = 86_400.0
 
 
@@ -59,6 +62,13 @@ class MaintenanceLoop:
             MaintenanceJob("promote", timings.promote, self.promote, rng=rng),
             self._reap_job,
             MaintenanceJob("schedules", timings.promote, self.schedules.run_once, rng=rng),
+            MaintenanceJob(
+                "operations",
+                timings.promote,
+                OperationRunner(store).run_once,
+                rng=rng,
+                busy_interval=OPERATION_STEP_SECONDS,
+            ),
             MaintenanceJob("retention", RETENTION_SECONDS, self.delete_expired, rng=rng),
             MaintenanceJob("history", HISTORY_SECONDS, self.compact_history, rng=rng),
             MaintenanceJob("capacity", CAPACITY_SECONDS, CapacityWatch(store).run_once, rng=rng),

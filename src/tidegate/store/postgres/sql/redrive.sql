@@ -40,7 +40,8 @@ WHERE task_id = $1
 
 -- name: redrive
 -- Move the locked dead letters.
--- 1 at, 2 ids, 3 ids of those with new arguments
+-- 1 at, 2 ids, 3 ids of those with new arguments, 4 note for the history, 5 note of those with new arguments, 6 other
+-- queue or NULL, 7 whether charged attempts still count, 8 seconds to add to the rank
 WITH clock AS MATERIALIZED (
     SELECT /*schema*/moment($1) AS now
 ),
@@ -52,12 +53,13 @@ gone AS (
 reset_counters AS (
     UPDATE /*schema*/task AS t
     SET
-        attempts = 0,
+        queue = coalesce($6::text, t.queue),
+        attempts = CASE WHEN $7::boolean THEN t.attempts ELSE 0 END,
         parks = 0,
         crashes = 0,
         losses = 0,
         releases = 0,
-        rule_attempts = NULL,
+        rule_attempts = CASE WHEN $7::boolean THEN t.rule_attempts END,
         redrives = t.redrives + 1,
         redriven_at = clock.now,
         first_started_at = NULL,
@@ -75,7 +77,7 @@ noted AS (
     INSERT INTO /*schema*/action AS a (task_id, at, kind, why)
     SELECT
         gone.task_id, clock.now, 'redriven',
-        CASE WHEN gone.task_id = ANY ($3::uuid[]) THEN 'with new arguments' ELSE '' END
+        CASE WHEN gone.task_id = ANY ($3::uuid[]) THEN $5::text ELSE $4::text END
     FROM gone
     CROSS JOIN clock
     ON CONFLICT (task_id, at, kind) DO UPDATE
@@ -83,7 +85,7 @@ noted AS (
 )
 INSERT INTO /*schema*/ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
 SELECT
-    r.id, r.queue, r.priority, r.upstream, r.function, r.tenant, clock.now, clock.now, gone.run
+    r.id, r.queue, r.priority, r.upstream, r.function, r.tenant, clock.now + $8::float8, clock.now, gone.run
 FROM reset_counters AS r
 INNER JOIN gone ON gone.task_id = r.id
 CROSS JOIN clock

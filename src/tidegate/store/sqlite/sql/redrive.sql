@@ -16,20 +16,21 @@ DELETE FROM dead
 WHERE task_id = ?1
 
 -- name: ready
--- 1 task id, 2 queue, 3 priority, 4 upstream, 5 function, 6 tenant, 7 now as its rank, 8 now, 9 run
+-- 1 task id, 2 queue, 3 priority, 4 upstream, 5 function, 6 tenant, 7 rank, 8 now, 9 run
 INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: reset
--- 1 task id, 2 now
+-- 1 task id, 2 now, 3 queue, 4 whether charged attempts still count
 UPDATE task
 SET
-    attempts = 0,
+    queue = ?3,
+    attempts = CASE WHEN ?4 THEN attempts ELSE 0 END,
     parks = 0,
     crashes = 0,
     losses = 0,
     releases = 0,
-    rule_attempts = NULL,
+    rule_attempts = CASE WHEN ?4 THEN rule_attempts END,
     redrives = redrives + 1,
     redriven_at = ?2,
     first_started_at = NULL,

@@ -1,0 +1,96 @@
+"""Judges a redrive by how the first attempts of its letters ended: go on, wait, or stop.
+
+All letters together are one group, and so are those of each function and of each tenant. One group that fails
+too often stops the redrive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidegate.domain.text import counted, format_duration
+from tidegate.store.operation_rows import FirstTry
+
+LEAST_JUDGED = 20
+"""After the canary, a group is judged by its latest first attempts once it has so many."""
+
+
+class Verdict(StrEnum):
+    """Whether a redrive goes on."""
+
+    GO_ON = "go on"
+    WAIT = "wait"
+    """Not enough first attempts have ended."""
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether a redrive goes on, and why not."""
+
+    verdict: Verdict
+    why: str = ""
+    """Empty unless it stops."""
+
+
+def judge_canary(
+    tries: Sequence[FirstTry], pending: int, *, stop_above: float, seconds: float, limit_seconds: float
+) -> Judgement:
+    """Judge the canary.
+
+    It stops as soon as more first attempts have failed than all of its letters may. A function or a tenant with
+    few letters may fail once. It goes on once no outcome of the pending letters could stop it.
+
+    Args:
+        tries: The first attempts that have ended.
+        pending: Letters of the canary whose first attempt has not ended.
+        stop_above: The largest share of failures.
+        seconds: Time since its first letter was sent; 0 before.
+        limit_seconds: How long its first attempts may take.
+    """
+    if (failing := _failing_group(tries, pending, stop_above, least=1)) is not None:
+        return Judgement(Verdict.STOP, failing)
+    if pending == 0:
+        return Judgement(Verdict.GO_ON)
+    if seconds >= limit_seconds:
+        of = counted(len(tries) + pending, "letter")
+        return Judgement(
+            Verdict.STOP,
+            f"the first attempts of {pending} of {of} of the canary did not end within"
+            f" {format_duration(limit_seconds)}",
+        )
+    return Judgement(Verdict.WAIT)
+
+
+def judge_feeding(latest: Sequence[FirstTry], *, stop_above: float) -> Judgement:
+    """Judge a redrive after its canary by its latest first attempts. It never has to wait."""
+    failing = _failing_group(latest, 0, stop_above, least=LEAST_JUDGED)
+    return Judgement(Verdict.GO_ON) if failing is None else Judgement(Verdict.STOP, failing)
+
+
+def _failing_group(tries: Iterable[FirstTry], pending: int, stop_above: float, *, least: int) -> str | None:
+    """Return a description of the first group that fails too often; None if there is none."""
+    groups: defaultdict[str, list[bool]] = defaultdict(list)
+    for each in tries:
+        groups[""].append(each.failed)
+        groups[f" of the function {each.function}"].append(each.failed)
+        if each.tenant:
+            groups[f" of the tenant {each.tenant}"].append(each.failed)
+    for name, results in groups.items():
+        failed = sum(results)
+        size = len(results) + (pending if name == "" else 0)
+        if size >= least and failed > _allowed(size, stop_above, is_part=name != ""):
+            return (
+                f"{failed} of {counted(len(results), 'first attempt')}{name} failed,"
+                f" more than {stop_above:.0%}"
+            )
+    return None
+
+
+def _allowed(size: int, stop_above: float, *, is_part: bool) -> int:
+    """Return how many of a group may fail. One failure in a small part of the letters proves nothing."""
+    return max(math.floor(size * stop_above), 1 if is_part and stop_above > 0 else 0)

@@ -1,0 +1,313 @@
+"""Operations on many dead letters: preview, start, abort, undo. Every redrive and purge is recorded as one."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.deadletter.policy.canary import canary_size
+from tidegate.domain.ids import IdMaker, id_or_none, id_range
+from tidegate.domain.states import State
+from tidegate.domain.text import counted
+from tidegate.errors import NotAcceptedError, OperationNotFoundError, OptionError
+from tidegate.store.live_workers import declared_functions
+from tidegate.store.operation_rows import (
+    ENDED,
+    NewOperation,
+    OperationKind,
+    OperationRow,
+    OperationState,
+    Payloads,
+    RedriveSettings,
+)
+from tidegate.store.protocol import Store
+from tidegate.store.rows import ActionStatus, TaskFilter, TaskRow
+
+IMMEDIATE_IDS = 100
+"""A list of at most this many ids is redriven at once, in one transaction."""
+MOST_IDS = 10_000
+IN_DOUBT = "in_doubt"
+"""The reason of letters whose call was sent and has no recorded answer: it may have been processed."""
+CHUNK_SIZE = 500
+"""Letters that a purge deletes in one transaction."""
+_PLAIN = RedriveSettings()
+_TRIES = 20
+
+_make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
+
+
+@dataclass(frozen=True, slots=True)
+class RedrivePreview:
+    """What a redrive would do."""
+
+    letters: int
+    """Dead letters that would be sent."""
+    in_doubt: int
+    """Letters that match and would be left out: their calls may have been processed."""
+    canary: int
+    """How many of them would be sent first; 0 for a list that is sent at once."""
+
+
+async def preview_redrive(store: Store, which: TaskFilter, settings: RedriveSettings = _PLAIN) -> RedrivePreview:
+    """Count what a redrive of these letters would send, and change nothing."""
+    matching = await store.count_dead_letters(which)
+    doubts = 0
+    if not settings.repeats_doubts and which.reason in (None, IN_DOUBT):
+        doubts = await store.count_dead_letters(replace(which, reason=IN_DOUBT))
+    return RedrivePreview(matching - doubts, doubts, canary_size(matching - doubts))
+
+
+async def start_redrive(
+    store: Store,
+    which: TaskFilter,
+    *,
+    by: str,
+    own: Collection[str] = (),
+    settings: RedriveSettings = _PLAIN,
+    tenant: str | None = None,
+    expect: int | None = None,
+) -> OperationRow:
+    """Start a redrive of every letter that matches and is dead now. Maintenance advances it.
+
+    Args:
+        store: Where they are.
+        which: Which letters.
+        by: Who starts it.
+        own: Functions that the caller's application declares.
+        settings: How they are sent.
+        tenant: Whose operation it is; None: the operator's.
+        expect: Refuse if more letters match than this.
+
+    Raises:
+        NotAcceptedError: More letters match than expected, only letters in doubt match, or no application
+            declares the function of the filter. Nothing was started.
+    """
+    if which.function is not None:
+        require_declared({which.function}, await declared_functions(store, own))
+    now = await store.now()
+    which = replace(which, before=now if which.before is None else min(which.before, now))
+    preview = await preview_redrive(store, which, settings)
+    if expect is not None and preview.letters > expect:
+        raise NotAcceptedError(
+            f"{counted(preview.letters, 'dead letter')} match, more than the {expect} expected;"
+            " nothing was redriven",
+            fix="look at them again: tidegate dead ls",
+        )
+    if preview.in_doubt and not preview.letters:
+        raise _in_doubt_error(preview.in_doubt)
+    settings = replace(settings, functions=tuple(sorted(own)))
+    operation = _new(OperationKind.REDRIVE, OperationState.CHOOSING, by, preview.letters, which, tenant, settings)
+    await store.add_operation(operation)
+    return await get_operation(store, operation.id)
+
+
+async def redrive_ids(
+    store: Store,
+    task_ids: Sequence[str],
+    own: Collection[str],
+    *,
+    by: str,
+    settings: RedriveSettings = _PLAIN,
+    args: Payloads | None = None,
+    tenant: str | None = None,
+) -> tuple[str, dict[str, ActionStatus]]:
+    """Redrive these letters as one operation; return its id and, if they were sent at once, a status per id.
+
+    At most `IMMEDIATE_IDS` are sent in one transaction; more go through a canary, as a filter's do.
+
+    Args:
+        store: Where they are.
+        task_ids: Full ids.
+        own: Functions that the caller's application declares.
+        by: Who does it.
+        settings: How they are sent.
+        args: New payloads for some of them.
+        tenant: Whose operation it is; None: the operator's.
+
+    Raises:
+        NotAcceptedError: No application declares the function of one of them, or one is in doubt. Nothing was
+            done.
+        OptionError: There are too many ids.
+    """
+    if len(task_ids) > MOST_IDS:
+        raise OptionError(
+            f"{len(task_ids):,} ids are too many", fix="use a filter", option="task_ids", value=len(task_ids)
+        )
+    rows = await store.read_tasks(task_ids)
+    require_declared({row.function for row in rows.values()}, await declared_functions(store, own))
+    _require_no_doubts(rows.values(), settings)
+    operation = _new(OperationKind.REDRIVE, OperationState.CHOOSING, by, len(rows), None, tenant, settings)
+    if len(task_ids) > IMMEDIATE_IDS:
+        await store.add_operation(operation, task_ids)
+        return operation.id, {}
+    statuses = await store.redrive_now(operation, list(rows), args=args) if rows else {}
+    return operation.id if rows else "", {
+        task_id: statuses.get(task_id, ActionStatus.UNKNOWN) for task_id in task_ids
+    }
+
+
+async def purge(
+    store: Store,
+    task_ids: Sequence[str] | None,
+    which: TaskFilter,
+    *,
+    by: str,
+    tenant: str | None = None,
+    on_progress: Callable[[int], None] = lambda seen: None,
+) -> tuple[OperationRow, dict[str, ActionStatus]]:
+    """Delete dead letters as one operation; return it, and a status per id if ids were given.
+
+    Without ids: every letter that matches and was dead when this call began. It ends early if somebody aborts
+    the operation.
+    """
+    now = await store.now()
+    which = replace(which, before=now if which.before is None else min(which.before, now))
+    preview = len(task_ids) if task_ids is not None else await store.count_dead_letters(which)
+    operation = _new(
+        OperationKind.PURGE, OperationState.PURGING, by, preview, None if task_ids is not None else which, tenant
+    )
+    await store.add_operation(operation)
+    statuses: dict[str, ActionStatus] = {}
+    seen, last_kept = 0, None
+    while True:
+        if task_ids is not None:
+            chunk = list(task_ids[seen : seen + CHUNK_SIZE])
+        else:
+            letters = await store.list_dead_letters(which, after=last_kept, limit=CHUNK_SIZE)
+            chunk = [letter.task_id for letter in letters]
+        if not chunk:
+            break
+        answers = await store.purge_letters(operation.id, chunk)
+        if answers is None:
+            return await get_operation(store, operation.id), statuses
+        if task_ids is not None:
+            statuses |= answers
+        # The next page starts after the last letter that stayed: purged ones are no longer listed.
+        last_kept = next((one for one in reversed(chunk) if answers[one] is not ActionStatus.DONE), last_kept)
+        seen += len(chunk)
+        on_progress(seen)
+    return await _end(store, operation.id, OperationState.DONE, ""), statuses
+
+
+async def abort(store: Store, operation_id: str, *, by: str) -> OperationRow:
+    """Stop an operation: it sends no more letters. Those that were sent go on. Return it.
+
+    Raises:
+        NotAcceptedError: It has ended.
+        OperationNotFoundError: There is none with this id.
+    """
+    for _ in range(_TRIES):
+        row = await get_operation(store, operation_id)
+        if row.state in ENDED or row.state is OperationState.UNDOING:
+            raise NotAcceptedError(f"operation {row.id} is {row.state}", fix="see it: tidegate ops show")
+        if await store.set_operation_state(row.id, row.revision, OperationState.ABORTED, f"aborted by {by}"):
+            return await get_operation(store, row.id)
+    raise _too_busy(operation_id)
+
+
+async def undo(store: Store, operation_id: str, *, by: str) -> OperationRow:
+    """Make the letters of a redrive that have not started the dead letters that they were. Return it.
+
+    Raises:
+        NotAcceptedError: It is a purge, or all of its letters have started.
+        OperationNotFoundError: There is none with this id.
+    """
+    for _ in range(_TRIES):
+        row = await get_operation(store, operation_id)
+        if row.state is OperationState.UNDOING:
+            break
+        if row.kind is not OperationKind.REDRIVE:
+            raise NotAcceptedError("a purge cannot be undone", fix="nothing can restore the letters")
+        if row.state is OperationState.UNDONE or (row.ended_at is not None and not row.unfinished):
+            raise NotAcceptedError(
+                f"nothing is left to undo: operation {row.id} is {row.state} and its letters have ended",
+                fix=f"see them: tidegate ops show {row.id}",
+            )
+        if await store.set_operation_state(row.id, row.revision, OperationState.UNDOING, f"undone by {by}"):
+            break
+    else:
+        raise _too_busy(operation_id)
+    # Maintenance takes the same steps; each is done once.
+    while (row := await get_operation(store, operation_id)).state is OperationState.UNDOING:
+        await store.undo_letters(row)
+    return row
+
+
+async def get_operation(store: Store, text: str, *, tenant: str | None = None) -> OperationRow:
+    """Return the operation that is named by its id or by the first digits of it.
+
+    Raises:
+        OperationNotFoundError: There is none, or it belongs to another tenant.
+        OptionError: Several ids begin like this.
+    """
+    found = id_or_none(text)
+    if found is None and (bounds := id_range(text)) is not None:
+        ids = await store.find_operation_ids(*bounds)
+        if len(ids) > 1:
+            raise OptionError(
+                f"the short id {text} matches several operations",
+                fix="give more of its digits",
+                option="operation_id",
+                value=text,
+            )
+        found = ids[0] if ids else None
+    row = None if found is None else await store.get_operation(found)
+    if row is None or (tenant is not None and row.tenant != tenant):
+        raise OperationNotFoundError(
+            f"no operation has the id {text}", fix="see them: tidegate ops ls", operation_id=text
+        )
+    return row
+
+
+def require_declared(functions: Collection[str], declared: Collection[str]) -> None:
+    """Raise `NotAcceptedError` unless all these functions are declared.
+
+    Raises:
+        NotAcceptedError: Some are not; it names them. Their tasks would wait for a worker that never comes.
+    """
+    unknown = sorted(set(functions) - set(declared))
+    if unknown:
+        raise NotAcceptedError(
+            f"no application declares {', '.join(unknown)}; nothing was redriven",
+            fix="start a worker that has it, or name the application that does",
+            functions=tuple(unknown),
+        )
+
+
+def _new(
+    kind: OperationKind,
+    state: OperationState,
+    by: str,
+    preview: int,
+    which: TaskFilter | None,
+    tenant: str | None,
+    settings: RedriveSettings = _PLAIN,
+) -> NewOperation:
+    return NewOperation(_make_id(), kind, state, by, preview, which, tenant, settings)
+
+
+async def _end(store: Store, operation_id: str, state: OperationState, note: str) -> OperationRow:
+    for _ in range(_TRIES):
+        row = await get_operation(store, operation_id)
+        if row.state in ENDED or await store.set_operation_state(row.id, row.revision, state, note):
+            return await get_operation(store, operation_id)
+    raise _too_busy(operation_id)
+
+
+def _require_no_doubts(rows: Iterable[TaskRow], settings: RedriveSettings) -> None:
+    doubts = sum(row.state is State.DEAD and row.reason == IN_DOUBT for row in rows)
+    if doubts and not settings.repeats_doubts:
+        raise _in_doubt_error(doubts)
+
+
+def _in_doubt_error(letters: int) -> NotAcceptedError:
+    return NotAcceptedError(
+        f"{counted(letters, 'dead letter')} made calls that may have been processed; nothing was redriven",
+        fix="check at the provider, then repeat them with --repeat-doubts",
+    )
+
+
+def _too_busy(operation_id: str) -> NotAcceptedError:
+    return NotAcceptedError(f"operation {operation_id} changed at every try", fix="try again")

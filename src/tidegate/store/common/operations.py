@@ -1,0 +1,469 @@
+"""Operations on many dead letters: their rows, and the steps that maintenance takes.
+
+Each step takes the operation's row at the revision from which it was planned. So of two processes that plan
+the same step one does it, and a step that is repeated after a lost COMMIT does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidegate.limits.pauses import Pauses
+from tidegate.limits.promotion import Promotion
+from tidegate.limits.settings import GateKind
+from tidegate.store.common import control, gates
+from tidegate.store.common.session import Session
+from tidegate.store.common.text import storable
+from tidegate.store.operation_rows import (
+    ENDED,
+    FeedFacts,
+    FirstTry,
+    Lane,
+    LetterRow,
+    LetterState,
+    NewOperation,
+    OperationKind,
+    OperationRow,
+    OperationState,
+    Payloads,
+    RedriveSettings,
+    RedriveTerms,
+    Sending,
+    Stratum,
+)
+from tidegate.store.rows import ActionStatus, TaskFilter
+
+LATEST_TRIES = 100
+"""First attempts that are read to judge a redrive after its canary."""
+READY_LIMIT = 1_000
+"""Ready tasks of a queue are counted up to this."""
+RANK_DELAY_SECONDS = 60.0
+"""Letters of a bulk redrive queue as if they had become ready this much later, behind new tasks."""
+
+Redrive = Callable[[Sequence[str], Payloads | None, RedriveTerms], Awaitable[Mapping[str, ActionStatus]]]
+"""Moves dead letters to the main queue in the current transaction. Each back end has its own."""
+
+Purge = Callable[[Sequence[str]], Awaitable[Mapping[str, ActionStatus]]]
+"""Deletes dead letters in the current transaction. Each back end has its own."""
+
+_FILTER = msgspec.json.Decoder(TaskFilter)
+_SETTINGS = msgspec.json.Decoder(RedriveSettings)
+_NO_LONGER_DEAD = "no longer dead, or died again since it was chosen"
+_REFUSED = "another task holds its unique name"
+
+
+class StoredOperation(NamedTuple):
+    """An operation, as `operations` reads it."""
+
+    id: str
+    kind: str
+    state: str
+    started_by: str
+    tenant: str | None
+    filter: str
+    settings: str
+    preview: int
+    chosen: int
+    sent: int
+    succeeded: int
+    died: int
+    cancelled: int
+    skipped: int
+    undone: int
+    cursor: Any
+    canary: int
+    canary_at: float | None
+    note: str
+    started_at: float
+    changed_at: float
+    ended_at: float | None
+    revision: int
+
+
+# --- rows -------------------------------------------------------------------------------------------------
+
+
+async def add_operation(db: Session, operation: NewOperation, task_ids: Sequence[str] = ()) -> bool:
+    """Store a new operation with its letters, if it has a list; return False if it exists already."""
+    sql, now = db.sql("operations"), await db.now()
+    which = "" if operation.filter is None else msgspec.json.encode(operation.filter).decode()
+    settings = msgspec.json.encode(operation.settings).decode()
+    values = (
+        operation.id,
+        str(operation.kind),
+        str(operation.state),
+        storable(operation.started_by),
+        None if operation.tenant is None else storable(operation.tenant),
+        which,
+        settings,
+        operation.preview,
+    )
+    if await db.value(sql["add"], *values, now) is None:
+        return False
+    if task_ids:
+        chosen = await _choose(db, operation.id, operation.settings, task_ids)
+        await _count(db, operation.id, chosen=len(chosen), skipped=len(set(task_ids)) - len(chosen))
+    return True
+
+
+async def get_operation(db: Session, operation_id: str) -> OperationRow | None:
+    """Return one operation; None if there is none."""
+    row = await db.row(db.sql("operations")["one"], operation_id)
+    return None if row is None else _operation(db, row)
+
+
+async def list_operations(
+    db: Session, *, tenant: str | None = None, after: str | None = None, limit: int = 50
+) -> list[OperationRow]:
+    """Return operations, the latest first, starting after the id `after`."""
+    last = None if after is None else await get_operation(db, after)
+    start = (None, None) if last is None else (last.started_at, last.id)
+    rows = await db.rows(db.sql("operations")["page"], tenant, *start, limit)
+    return [_operation(db, row) for row in rows]
+
+
+async def list_open_operations(db: Session) -> list[OperationRow]:
+    """Return the operations that have a next step, or letters without an outcome."""
+    return [_operation(db, row) for row in await db.rows(db.sql("operations")["open"])]
+
+
+async def find_operation_ids(db: Session, smallest: str, largest: str) -> list[str]:
+    """Return at most two ids of operations in this range."""
+    return list(await db.column(db.sql("operations")["ids"], smallest, largest))
+
+
+async def list_letters(
+    db: Session,
+    operation_id: str,
+    *,
+    state: LetterState | None = None,
+    after: str | None = None,
+    limit: int = 100,
+) -> list[LetterRow]:
+    """Return the letters of an operation by task id."""
+    last = None if after is None else db.id(after)
+    values = (operation_id, None if state is None else str(state), last, limit)
+    return [_letter(db, *row) for row in await db.rows(db.sql("operations")["letters"], *values)]
+
+
+def _operation(db: Session, row: Sequence[Any]) -> OperationRow:
+    stored = StoredOperation._make(row)
+    which = _FILTER.decode(stored.filter) if stored.filter else None
+    decoded = {
+        "kind": OperationKind(stored.kind),
+        "state": OperationState(stored.state),
+        "filter": which,
+        "settings": _SETTINGS.decode(stored.settings),
+        "cursor": None if stored.cursor is None else db.text(stored.cursor),
+    }
+    return OperationRow(**stored._asdict() | decoded)
+
+
+def _letter(db: Session, task: Any, state: str, *rest: Any) -> LetterRow:
+    queue, upstream, function, tenant, in_canary, *outcome = rest
+    return LetterRow(
+        db.text(task), LetterState(state), queue, upstream, function, tenant, bool(in_canary), *outcome
+    )
+
+
+# --- steps ------------------------------------------------------------------------------------------------
+
+
+async def set_operation_state(
+    db: Session, operation_id: str, revision: int, state: OperationState, note: str
+) -> bool:
+    """Move an operation to another state; return whether it had this revision."""
+    if not await _take(db, operation_id, revision):
+        return False
+    await _set_state(db, operation_id, state, note)
+    return True
+
+
+async def set_operation_note(db: Session, operation_id: str, note: str) -> None:
+    """Store what an operation waits for."""
+    await db.run(db.sql("operations")["set_note"], operation_id, storable(note))
+
+
+async def choose_letters(
+    db: Session,
+    operation: OperationRow,
+    task_ids: Sequence[str],
+    *,
+    skipped: int = 0,
+    cursor: str | None = None,
+) -> bool:
+    """Record letters of a redrive; return whether it had this revision.
+
+    Those that are no longer dead, or are in doubt and must not be repeated, count as skipped.
+    """
+    if not await _take(db, operation.id, operation.revision):
+        return False
+    chosen = await _choose(db, operation.id, operation.settings, task_ids)
+    if cursor is not None:
+        await db.run(db.sql("choose_letters")["advance"], operation.id, db.id(cursor))
+    left_out = len(set(task_ids)) - len(chosen)
+    await _count(db, operation.id, chosen=len(chosen), skipped=skipped + left_out)
+    return True
+
+
+async def list_strata(db: Session, operation_id: str) -> list[Stratum]:
+    """Return how many letters are chosen by function and tenant."""
+    return [Stratum(*row) for row in await db.rows(db.sql("choose_letters")["strata"], operation_id)]
+
+
+async def begin_canary(db: Session, operation: OperationRow, picks: Sequence[Stratum]) -> bool:
+    """Mark so many letters of each function and tenant as the canary; return whether it had this revision."""
+    if not await _take(db, operation.id, operation.revision):
+        return False
+    sql = db.sql("choose_letters")
+    rows = [(each.function, each.tenant, each.letters) for each in picks if each.letters]
+    marked = await db.run_each(sql["mark_canary"], rows, operation.id)
+    await db.run(sql["set_canary"], operation.id, len(marked))
+    await _set_state(db, operation.id, OperationState.CANARY, "")
+    return True
+
+
+async def read_feed(db: Session, operation: OperationRow) -> FeedFacts:
+    """Return what decides how many letters may be sent now."""
+    sql, in_canary = db.sql("read_feed"), operation.state is OperationState.CANARY
+    lanes = tuple(Lane(*row) for row in await db.rows(sql["lanes"], operation.id, int(in_canary)))
+    untried: dict[str, int] = {}
+    unclaimed: dict[str, int] = {}
+    for queue, sent, ready in await db.rows(sql["untried"], operation.id):
+        untried[queue], unclaimed[queue] = sent, ready
+    queues = sorted({lane.queue for lane in lanes})
+    ready = await db.run_each(sql["ready"], [(queue,) for queue in queues], READY_LIMIT)
+    if in_canary:
+        tries = await db.rows(sql["canary_tries"], operation.id)
+    else:
+        tries = await db.rows(sql["latest_tries"], operation.id, LATEST_TRIES)
+    return FeedFacts(
+        lanes=lanes,
+        first_tries=tuple(
+            FirstTry(function, tenant, result == "failed") for function, tenant, result in tries
+        ),
+        canary_pending=await db.value(sql["canary_pending"], operation.id) if in_canary else 0,
+        untried=untried,
+        ready={queue: max(0, tasks - unclaimed.get(queue, 0)) for queue, tasks in ready},
+        gates=tuple(await gates.rows(db)),
+        pauses=Pauses(await control.list_pauses(db)),
+        now=await db.now(),
+    )
+
+
+async def send_letters(
+    db: Session, operation: OperationRow, lanes: Sequence[Lane], redrive: Redrive
+) -> Sending | None:
+    """Send up to so many letters of each lane, as far as the retry budget allows.
+
+    Return what was sent; None if the operation has another revision now. Nothing goes to an upstream while
+    retries of other tasks wait for its budget or for the system's.
+    """
+    if not await _take(db, operation.id, operation.revision):
+        return None
+    sql = db.sql("send_letters")
+    rows, now = await gates.locked_rows(db), await db.now()
+    plan = Promotion(rows, now)
+    picked: list[Any] = []
+    held_by = ""
+    for lane in lanes:
+        if await db.value(sql["live_retries"], lane.upstream):
+            held_by = held_by or "retries"
+            continue
+        in_canary = int(operation.state is OperationState.CANARY)
+        found = await db.column(
+            sql["pick"], operation.id, lane.queue, lane.upstream, lane.function, in_canary, lane.letters
+        )
+        for task in found:
+            if (held := plan.charge_or_hold_redrive(lane.upstream)) is not None:
+                held_by = held_by or held.by
+                break
+            picked.append(task)
+    sending = await _send(db, operation, picked, redrive)
+    if sending.sent:
+        await db.run(sql["begin_canary"], operation.id, now)
+    for row in plan.changed():
+        if row.kind is GateKind.SYSTEM:
+            await gates.ensure_row(db, now, row)  # no application may have declared it
+    await gates.save(db, now, plan.changed())
+    return Sending(sending.sent, sending.skipped, held_by)
+
+
+async def redrive_now(
+    db: Session, operation: NewOperation, task_ids: Sequence[str], args: Payloads | None, redrive: Redrive
+) -> dict[str, ActionStatus]:
+    """Store an operation for a short list of ids and send all of them at once; return a status per id."""
+    if await add_operation(db, operation, task_ids):
+        row = await get_operation(db, operation.id)
+        assert row is not None
+        chosen = await db.rows(db.sql("send_letters")["statuses"], operation.id)
+        await _send(db, row, [task for task, _ in chosen], redrive, args=args, rank_delay=0.0)
+        await _set_state(db, operation.id, OperationState.DONE, "")
+    sent = {
+        db.text(task)
+        for task, state in await db.rows(db.sql("send_letters")["statuses"], operation.id)
+        if state not in (LetterState.CHOSEN, LetterState.SKIPPED)
+    }
+    known = {id_ for id_ in task_ids if (stored := db.id(id_)) is not None and db.text(stored) in sent}
+    return {task_id: ActionStatus.DONE if task_id in known else ActionStatus.REFUSED for task_id in task_ids}
+
+
+async def record_outcomes(db: Session, operation_id: str, limit: int = 500) -> int:
+    """Record what became of letters that were sent; return how many changed. Safe to repeat."""
+    sql = db.sql("record_outcomes")
+    rows = [_outcome(*row) for row in await db.rows(sql["changed"], operation_id, limit)]
+    changed = await db.run_each(sql["record"], rows, operation_id, await db.now())
+    states = [state for _, state in changed]
+    await _count(
+        db, operation_id, **{name: states.count(name) for name in ("succeeded", "died", "cancelled")}
+    )
+    return len(changed)
+
+
+async def has_outcomes(db: Session, operation_id: str) -> bool:
+    """Return whether `record_outcomes` would record anything."""
+    return bool(await db.rows(db.sql("record_outcomes")["changed"], operation_id, 1))
+
+
+def _outcome(
+    task: Any,
+    first_try: str,
+    archived: str | None,
+    archived_run: int | None,
+    dead_run: int | None,
+    reason: str | None,
+    known: Any,
+    failed: bool | int,
+) -> tuple[Any, str, str, str]:
+    """Return the id, the state, how its first attempt ended, and of what it died."""
+    if archived == "succeeded":
+        return task, "succeeded", "failed" if failed else "succeeded", ""
+    if dead_run is not None:
+        return task, "died", "failed", reason or ""
+    if archived is not None or known is None:
+        return task, "cancelled", "failed" if failed else "", ""
+    return task, "sent", "failed", ""
+
+
+async def undo_letters(db: Session, operation: OperationRow, limit: int = 500) -> int | None:
+    """Take back letters that no worker has claimed, and drop those that were not sent; return how many.
+
+    The dead letters are as they were before: failure, counters, queue, arguments. None: the operation has
+    another revision now. 0: nothing is left to take back, and the operation is undone.
+    """
+    if not await _take(db, operation.id, operation.revision):
+        return None
+    sql = db.sql("undo_letters")
+    dropped = await db.rows(sql["drop_chosen"], operation.id, limit)
+    picked = {row[0]: row for row in await db.rows(sql["pick"], operation.id, limit)}
+    left = await db.run_each(sql["leave"], [(task, row[1]) for task, row in picked.items()])
+    tasks = [task for (task,) in left]
+    before = {task: msgspec.json.decode(picked[task][2]) for task in tasks}
+    await db.run_each(sql["dead"], [(task, *before[task][:11]) for task in tasks])
+    await db.run_each(sql["task"], [(task, *before[task][11:]) for task in tasks])
+    changed = [(task, *picked[task][3:]) for task in tasks if picked[task][3] is not None]
+    await db.run_each(sql["args"], changed)
+    await _run_for(db, sql["free_unique"], tasks)
+    await _run_for(db, sql["undone"], tasks, operation.id)
+    why = f"operation {operation.id}"
+    await db.run_each(sql["note"], [(task, why) for task in tasks], await db.now())
+    await _count(db, operation.id, skipped=len(dropped), undone=len(tasks))
+    if not dropped and not picked:
+        await _set_state(db, operation.id, OperationState.UNDONE, operation.note)
+    return len(dropped) + len(picked)
+
+
+async def purge_letters(
+    db: Session, operation_id: str, task_ids: Sequence[str], purge: Purge
+) -> dict[str, ActionStatus] | None:
+    """Delete these dead letters and count them; return a status per id, or None if the purge has ended."""
+    now = await db.now()
+    if await db.value(db.sql("operations")["go_on"], operation_id, str(OperationState.PURGING), now) is None:
+        return None
+    statuses = dict(await purge(task_ids))
+    purged = list(statuses.values()).count(ActionStatus.DONE)
+    skipped = len(statuses) - purged
+    await _count(db, operation_id, chosen=len(statuses), sent=purged, cancelled=purged, skipped=skipped)
+    return statuses
+
+
+async def _take(db: Session, operation_id: str, revision: int) -> bool:
+    sql = db.sql("operations")
+    return await db.value(sql["take"], operation_id, revision, await db.now()) is not None
+
+
+async def _set_state(db: Session, operation_id: str, state: OperationState, note: str) -> None:
+    ended_at = await db.now() if state in ENDED else None
+    await db.run(db.sql("operations")["set_state"], operation_id, str(state), storable(note), ended_at)
+
+
+async def _count(
+    db: Session,
+    operation_id: str,
+    *,
+    chosen: int = 0,
+    sent: int = 0,
+    succeeded: int = 0,
+    died: int = 0,
+    cancelled: int = 0,
+    skipped: int = 0,
+    undone: int = 0,
+) -> None:
+    counts = (chosen, sent, succeeded, died, cancelled, skipped, undone)
+    if any(counts):
+        await db.run(db.sql("operations")["count"], operation_id, *counts)
+
+
+async def _choose(
+    db: Session, operation_id: str, settings: RedriveSettings, task_ids: Iterable[str]
+) -> list[Any]:
+    """Record these letters; return the stored ids of those that are new."""
+    to_queue = None if settings.to_queue is None else storable(settings.to_queue)
+    stored = sorted({found for task_id in task_ids if (found := db.id(task_id)) is not None})
+    rows = [(task, lot_of(db.text(task))) for task in stored]
+    sql = db.sql("choose_letters")
+    new = await db.run_each(sql["choose"], rows, operation_id, to_queue, settings.repeats_doubts)
+    return [task for (task,) in new]
+
+
+def lot_of(task_id: str) -> int:
+    """Return a number that differs from letter to letter at random: the last bits of its id."""
+    return int(task_id.replace("-", "")[-8:], 16) >> 1
+
+
+async def _send(
+    db: Session,
+    operation: OperationRow,
+    tasks: Sequence[Any],
+    redrive: Redrive,
+    *,
+    args: Payloads | None = None,
+    rank_delay: float = RANK_DELAY_SECONDS,
+) -> Sending:
+    """Redrive these chosen letters, given by their stored ids, and record what they were before."""
+    if not tasks:
+        return Sending()
+    sql = db.sql("send_letters")
+    letters = await db.rows(sql["letters"], operation.id, db.array(tasks))
+    before = [(row[0], msgspec.json.encode(tuple(row)[1:]).decode()) for row in letters]
+    await db.run_each(sql["sent"], before, operation.id, await db.now())
+    going = {db.text(task): task for task, _ in before}
+    if args:
+        await _run_for(db, sql["keep_args"], list(going.values()), operation.id)
+    settings = operation.settings
+    note = f"by {operation.started_by}, operation {operation.id}"
+    terms = RedriveTerms(note, settings.to_queue, settings.keeps_attempts, rank_delay)
+    statuses = await redrive(list(going), args, terms) if going else {}
+    skipped = {task: _REFUSED for text, task in going.items() if statuses[text] is not ActionStatus.DONE}
+    sent = len(going) - len(skipped)
+    skipped |= dict.fromkeys(set(tasks) - set(going.values()), _NO_LONGER_DEAD)
+    await db.run_each(sql["skip"], list(skipped.items()), operation.id)
+    await _count(db, operation.id, sent=sent, skipped=len(skipped))
+    return Sending(sent, len(skipped))
+
+
+async def _run_for(db: Session, statement: str, tasks: Sequence[Any], *values: Any) -> None:
+    await db.run_each(statement, [(task,) for task in tasks], *values)
