@@ -19,6 +19,7 @@ MADE_BY_TIDEGATE = frozenset(
             "Admin",
             "DeadLetterAdmin",
             "FunctionAdmin",
+            "OperationAdmin",
             "QueueAdmin",
             "ScheduleAdmin",
             "TaskAdmin",

@@ -17,6 +17,11 @@ from tidegate import (
     CancelStatus,
     DrainKind,
     GateState,
+    LetterState,
+    NotAcceptedError,
+    OperationKind,
+    OperationNotFoundError,
+    OperationState,
     OptionError,
     ParkedBy,
     Permanent,
@@ -31,9 +36,10 @@ from tidegate import (
     UsageError,
     WrongStateError,
 )
+from tidegate.deadletter.runner import OperationRunner
 from tidegate.internals import core_of
 
-GROUPS = ("tasks", "queues", "functions", "dead_letters", "upstreams", "workers")
+GROUPS = ("tasks", "queues", "functions", "dead_letters", "operations", "upstreams", "workers")
 
 
 @pytest.fixture
@@ -249,24 +255,59 @@ async def test_dead_letters_are_redriven_by_id_and_answered_per_id(app: Tidegate
     assert (await app.status(second)).state is State.DEAD
 
 
-async def test_dead_letters_are_redriven_and_purged_by_filter(app: Tidegate) -> None:
+async def test_a_redrive_by_filter_is_an_operation_that_is_followed_aborted_and_undone(app: Tidegate) -> None:
     await dead_tasks(app, 3)
-    letters = app.admin.dead_letters
+    letters, operations = app.admin.dead_letters, app.admin.operations
+    planned = await letters.redrive(reason="quota", dry_run=True)
+    assert (planned.matched, planned.canary, planned.in_doubt) == (3, 3, 0)
     assert (await letters.redrive(reason="crash")).matched == 0
-    assert (await letters.redrive(reason="quota", dry_run=True)).matched == 3
-    report = await letters.redrive(reason="quota")
-    assert (report.matched, report.done, report.answers) == (3, 3, {})
-    await dead_tasks(app, 1)
+
+    report = await letters.redrive(reason="quota", by="ada")
+
+    assert (report.matched, report.done, report.answers) == (3, 0, {})
+    store = await core_of(app).opened_store()
+    runner = OperationRunner(store)
+    while await runner.run_once():
+        pass
+    found = await operations.get(report.operation_id)
+    assert (found.state, found.started_by, found.filter.split()[0]) == (
+        OperationState.CANARY,
+        "ada",
+        "reason=quota",
+    )
+    assert (found.chosen, found.sent) == (3, 0)
+    assert "no live worker" in found.note
+    assert {letter.state for letter in await operations.letters(found.id)} == {LetterState.CHOSEN}
+    assert (await operations.list())[0] == found
+    assert (await asyncio.to_thread(operations.abort_sync, found.id)).state is OperationState.ABORTED
+    with pytest.raises(NotAcceptedError, match="is aborted"):
+        await operations.abort(found.id)
+    with pytest.raises(OperationNotFoundError):
+        await operations.get("0191ffff")
+    assert await letters.count() == 3
+
+
+async def test_dead_letters_are_purged_by_filter_and_the_purge_is_recorded(app: Tidegate) -> None:
+    await dead_tasks(app, 4)
+    letters = app.admin.dead_letters
     assert (await asyncio.to_thread(letters.purge_sync, everything=True, dry_run=True)).matched == 4
-    assert (await letters.purge(everything=True)).done == 4
+    report = await letters.purge(everything=True)
+    assert report.done == 4
+    assert (await app.admin.operations.get(report.operation_id)).kind is OperationKind.PURGE
     assert await letters.count() == 0
 
 
-async def test_tasks_of_a_function_that_nobody_declares_stay_dead(app: Tidegate) -> None:
-    await dead_tasks(app, 2)
-    del core_of(app).functions["fails"]
-    report = await app.admin.dead_letters.redrive(everything=True)
-    assert (report.done, report.undeclared) == (0, {"fails": 2})
+async def test_an_undo_from_python_restores_dead_letters(app: Tidegate) -> None:
+    ids = await dead_tasks(app, 2)
+    report = await app.admin.dead_letters.redrive(ids, to_queue="other", keep_attempts=True)
+    row = await app.status(ids[0])
+    assert (row.state, row.queue, row.attempts) == (State.READY, "other", 1)
+
+    undone = await app.admin.operations.undo(report.operation_id)
+
+    assert (undone.state, undone.undone) == (OperationState.UNDONE, 2)
+    row = await app.status(ids[0])
+    assert (row.state, row.queue, row.redrives) == (State.DEAD, "default", 0)
 
 
 @pytest.mark.parametrize("act", ["redrive", "purge"])

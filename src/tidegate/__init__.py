@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Admin,
         DeadLetterAdmin,
         FunctionAdmin,
+        OperationAdmin,
         QueueAdmin,
         ScheduleAdmin,
         TaskAdmin,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         WorkerAdmin,
     )
     from tidegate.admin.history_values import DeathCount, FailureGroup, PeriodStatistics
+    from tidegate.admin.operation_values import Operation, RedrivenLetter
     from tidegate.admin.schedule_values import PlannedTick, ScheduleStatus, TickStatus
     from tidegate.admin.tasks import TaskFilters
     from tidegate.admin.values import (
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         ConfigError,
         KeyConflictError,
         NotAcceptedError,
+        OperationNotFoundError,
         OptionError,
         ResultTimeoutError,
         SchemaError,
@@ -97,6 +100,7 @@ if TYPE_CHECKING:
     from tidegate.policy.classify import Classifier
     from tidegate.policy.drain import Drain, DrainKind
     from tidegate.policy.surge import Surge, SurgeComparison
+    from tidegate.store.operation_rows import LetterState, OperationKind, OperationState
     from tidegate.store.rows import ActionStatus, CancelStatus
     from tidegate.task import TaskFunction
     from tidegate.task_settings import TaskSettings, discard, on
@@ -150,8 +154,14 @@ __all__ = [
     "Key",
     "KeyConflictError",
     "LastFailure",
+    "LetterState",
     "ManualCall",
     "NotAcceptedError",
+    "Operation",
+    "OperationAdmin",
+    "OperationKind",
+    "OperationNotFoundError",
+    "OperationState",
     "OptionError",
     "Overlap",
     "ParkedBy",
@@ -169,6 +179,7 @@ __all__ = [
     "QueueAdmin",
     "QueueStatus",
     "Reason",
+    "RedrivenLetter",
     "ResultTimeoutError",
     "RetryAfter",
     "RetryBudgetStatus",
@@ -280,8 +291,14 @@ _HOMES = {
     "Key": "tidegate.calls.keys",
     "KeyConflictError": "tidegate.errors",
     "LastFailure": "tidegate.domain.failure",
+    "LetterState": "tidegate.store.operation_rows",
     "ManualCall": "tidegate.calls.manual_call",
     "NotAcceptedError": "tidegate.errors",
+    "Operation": "tidegate.admin.operation_values",
+    "OperationAdmin": "tidegate.admin",
+    "OperationKind": "tidegate.store.operation_rows",
+    "OperationNotFoundError": "tidegate.errors",
+    "OperationState": "tidegate.store.operation_rows",
     "OptionError": "tidegate.errors",
     "Overlap": "tidegate.domain.schedule",
     "ParkedBy": "tidegate.limits.values",
@@ -299,6 +316,7 @@ _HOMES = {
     "QueueAdmin": "tidegate.admin",
     "QueueStatus": "tidegate.admin.values",
     "Reason": "tidegate.domain.failure",
+    "RedrivenLetter": "tidegate.admin.operation_values",
     "ResultTimeoutError": "tidegate.errors",
     "RetryAfter": "tidegate.verdicts",
     "RetryBudgetStatus": "tidegate.admin.values",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from cli_support import dead
 
+from tidegate.deadletter.runner import OperationRunner
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.states import State
-from tidegate.operations import dead_letters as rules
-from tidegate.store.rows import TaskFilter
+from tidegate.store.rows import NewWorker, TaskFilter
 
 CRASH = Failure(Verdict.TRANSIENT, Reason.CRASH, "killed by signal 9", "")
 
@@ -38,6 +37,18 @@ def test_dead_letters_are_listed_latest_first_with_their_error(workspace):
     assert letters[1]["error_class"] == "shop.Refused"
     assert "args" not in letters[1]
     assert "Ada" not in str(letters)
+
+
+def advance(workspace):
+    """Run maintenance beside a live worker until no redrive has a next step."""
+
+    async def work(store):
+        await store.add_worker(NewWorker("w", "w", "p", "h", 1, ("*",), 50, 30.0))
+        runner = OperationRunner(store)
+        while await runner.run_once():
+            pass
+
+    workspace.ask(work)
 
 
 FILTERS = [
@@ -73,7 +84,10 @@ def test_filters_choose_dead_letters(mixed, filters):
 def test_a_redrive_by_filter_takes_what_matches_and_nothing_else(mixed, filters):
     workspace, odd = mixed
 
-    assert workspace.json("dead", "redrive", *filters) == {"redriven": 1, "refused": 0, "undeclared": {}}
+    operation = workspace.json("dead", "redrive", *filters)
+    advance(workspace)
+
+    assert (operation["state"], operation["preview"]) == ("choosing", 1)
     assert states(workspace, [odd]) == [State.READY]
     assert count(workspace) == 2
 
@@ -163,55 +177,75 @@ def test_an_application_named_on_the_command_line_declares_its_functions(workspa
     assert states(workspace, [task_id]) == [State.READY]
 
 
-def test_a_bulk_redrive_skips_undeclared_dead_letters_and_exits_with_4(workspace):
-    workspace.die(2, function="gone:function")
+def test_a_bulk_redrive_skips_undeclared_dead_letters_and_names_them(workspace):
+    gone = workspace.die(2, function="gone:function")
     workspace.die(3)
-    workspace.die(1, function="gone:function")
     workspace.declare(workspace.greet)
 
-    result = workspace.run("dead", "redrive", "--all", code=4)
+    started = workspace.run("dead", "redrive", "--all")
+    advance(workspace)
+    shown = workspace.json("ops", "show", started.stdout.strip()[:8], "--letters", "skipped")
 
-    assert result.stdout == "redriven 3\n"
-    assert "3 skipped: no application declares gone:function" in result.stderr
-    assert count(workspace) == 3
+    assert "redriving 5 dead letters, 5 of them first" in started.stderr
+    assert (shown["chosen"], shown["sent"], shown["skipped"]) == (3, 3, 2)
+    assert {letter["task_id"]: letter["why"] for letter in shown["letters"]} == dict.fromkeys(
+        gone, "no application declares gone:function"
+    )
+    assert count(workspace) == 2
 
 
-def test_a_bulk_action_goes_in_chunks_over_dead_letters_that_stay(workspace, monkeypatch):
-    monkeypatch.setattr(rules, "CHUNK_SIZE", 4)
-    for function in (workspace.greet, "gone:function", workspace.greet):
-        workspace.die(7, function=function)
+def test_a_redrive_refuses_more_letters_than_expected(workspace):
+    workspace.die(3)
     workspace.declare(workspace.greet)
 
-    result = workspace.run("dead", "redrive", "--all", "--json", code=4)
+    assert (
+        "more than the 2 expected"
+        in workspace.run("dead", "redrive", "--all", "--expect", "2", code=4).stderr
+    )
+    assert workspace.lines("ops", "ls") == []
 
-    assert json.loads(result.stdout) == {"redriven": 14, "refused": 0, "undeclared": {"gone:function": 7}}
-    assert "of 21…" in result.stderr
-    assert count(workspace) == 7
+
+def test_operations_are_listed_with_who_started_them_and_how_they_ended(workspace):
+    ids = workspace.die(8)
+    workspace.declare(workspace.greet)
+    workspace.run("dead", "redrive", ids[0])
+    workspace.run("dead", "redrive", "--all")
+    advance(workspace)
+    workspace.run("dead", "purge", "--all", "--yes")
+
+    purge, by_filter, by_id = workspace.lines("ops", "ls")
+
+    assert (purge["kind"], purge["state"], purge["preview"], purge["sent"]) == ("purge", "done", 2, 2)
+    assert (by_filter["state"], by_filter["preview"], by_filter["sent"]) == ("canary", 7, 5)
+    assert (by_id["state"], by_id["filter"], by_id["sent"]) == ("done", "ids", 1)
+    assert all("(command line)" in each["started_by"] for each in (purge, by_filter, by_id))
+    table = workspace.run("ops", "ls").stdout.splitlines()
+    assert table[0].split()[:3] == ["ID", "KIND", "STATE"]
+    assert len(table) == 4
 
 
-def test_what_fails_again_during_a_bulk_redrive_is_not_taken_twice(workspace, monkeypatch):
-    monkeypatch.setattr(rules, "CHUNK_SIZE", 2)
-    workspace.die(5)
+def test_an_operation_is_aborted_and_then_undone(workspace):
+    ids = workspace.die(8)
+    workspace.declare(workspace.greet)
+    operation = workspace.json("dead", "redrive", "--all")["operation_id"]
+    advance(workspace)
 
-    async def redrive_and_fail(store):
-        from tidegate.store.rows import ClaimRequest, CrashPolicy, NewWorker
+    aborted = workspace.run("ops", "abort", operation)
+    again = workspace.run("ops", "abort", operation, code=4)
+    undone = workspace.json("ops", "undo", operation)
 
-        await store.add_worker(NewWorker("w", "w", "p", "h", 1, ("*",), 50, 30.0))
+    assert aborted.stdout == f"{operation}  aborted\n"
+    assert "is aborted" in again.stderr
+    assert (undone["state"], undone["sent"], undone["undone"]) == ("undone", 5, 5)
+    assert states(workspace, ids) == [State.DEAD] * 8
+    assert "is undone" in workspace.run("ops", "undo", operation, code=4).stderr
 
-        class Failing:
-            def __getattr__(self, name):
-                return getattr(store, name)
 
-            async def redrive(self, ids):
-                answers = await store.redrive(ids)
-                claim = await store.claim(ClaimRequest("w", 50, ("*",), {workspace.greet: CrashPolicy()}))
-                await store.finish([dead(task) for task in claim.tasks])
-                return answers
+def test_an_unknown_operation_is_not_found(workspace):
+    workspace.die()
 
-        return await rules.redrive(Failing(), rules.DeadLetterChoice(None), {workspace.greet})
-
-    assert workspace.ask(redrive_and_fail).done == 5
-    assert count(workspace) == 5
+    for act in ("show", "abort", "undo"):
+        assert "TG123" in workspace.run("ops", act, "0191ffff", code=3).stderr
 
 
 def test_arguments_can_be_replaced_after_a_check(workspace):
@@ -250,8 +284,10 @@ def test_a_dry_run_counts_first_and_does_nothing(workspace, verb):
     ids = workspace.die(3)
     workspace.declare(workspace.greet)
 
-    assert "3 dead letters; nothing was changed" in workspace.run("dead", verb, "--all", "--dry-run").stderr
-    assert workspace.json("dead", verb, "--all", "--dry-run") == {"would": verb, "count": 3}
+    assert "3 dead letters" in workspace.run("dead", verb, "--all", "--dry-run").stderr
+    assert workspace.json("dead", verb, "--all", "--dry-run") == {"would": verb, "count": 3} | (
+        {"canary": 3, "in_doubt": 0} if verb == "redrive" else {}
+    )
     assert workspace.json("dead", verb, ids[0], "--dry-run") == {"would": verb, "count": 1}
     assert count(workspace) == 3
 
@@ -265,7 +301,8 @@ def test_purge_needs_yes_and_prints_how_many_it_would_delete(workspace):
     assert count(workspace) == 3
 
     assert workspace.run("dead", "purge", ids[0], "--yes").stdout == f"{ids[0]}  done\n"
-    assert workspace.json("dead", "purge", "--all", "--yes") == {"purged": 2, "refused": 0, "undeclared": {}}
+    purged = workspace.json("dead", "purge", "--all", "--yes")
+    assert (purged["purged"], purged["refused"]) == (2, 0)
     assert count(workspace) == 0
     assert "TG121" in workspace.run("tasks", "show", ids[1], code=3).stderr
 

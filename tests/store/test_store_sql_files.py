@@ -18,6 +18,7 @@ SHARED = {
     "final_hooks",
     "gates",
     "keys",
+    "operations",
     "permits",
     "schedules",
     "tokens",

@@ -27,6 +27,7 @@ from tidegate import (
     Handle,
     LastFailure,
     ManualCall,
+    Operation,
     OptionError,
     PauseStatus,
     Polynomial,
@@ -34,6 +35,7 @@ from tidegate import (
     PreparedTask,
     Progress,
     QueueStatus,
+    RedrivenLetter,
     RetryAfter,
     ScheduleStatus,
     SchemaError,
@@ -208,6 +210,11 @@ async def administer() -> None:
     assert_type(await admin.dead_letters.get("id"), DeadLetter)
     assert_type(admin.dead_letters.count_sync(), int)
     assert_type(await admin.dead_letters.redrive(everything=True, dry_run=True), DeadLetterReport)
+    assert_type(await admin.operations.list(), list[Operation])
+    assert_type(admin.operations.get_sync("id"), Operation)
+    assert_type(await admin.operations.letters("id", state="died"), list[RedrivenLetter])
+    assert_type(await admin.operations.abort("id"), Operation)
+    assert_type(await admin.operations.undo("id"), Operation)
     await admin.tasks.list(colour="red")  # type: ignore[call-arg]
     await admin.upstreams.set_limits("openai", requests_per_minute="many")  # type: ignore[arg-type]
     await admin.dead_letters.get(7)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from typing import Unpack
 
 from tidegate.admin.dead_letters import DeadLetterAdmin
 from tidegate.admin.history_values import PeriodStatistics, period_statistics
+from tidegate.admin.operations import OperationAdmin
 from tidegate.admin.queues import FunctionAdmin, QueueAdmin, WorkerAdmin
 from tidegate.admin.schedules import ScheduleAdmin
 from tidegate.admin.source import AdminSource
@@ -34,6 +35,8 @@ class Admin:
         """Pause and resume task functions, and set their rate limits."""
         self.dead_letters = DeadLetterAdmin(source)
         """List, count, redrive and purge dead tasks."""
+        self.operations = OperationAdmin(source)
+        """Follow, abort and undo redrives and purges of many dead letters."""
         self.upstreams = UpstreamAdmin(source)
         """Park, open and probe upstreams, and set their limits."""
         self.schedules = ScheduleAdmin(source)
@@ -71,6 +74,7 @@ __all__ = [
     "Admin",
     "DeadLetterAdmin",
     "FunctionAdmin",
+    "OperationAdmin",
     "QueueAdmin",
     "ScheduleAdmin",
     "TaskAdmin",

@@ -11,8 +11,10 @@ from tidegate.admin.tasks import MOST_LISTED
 from tidegate.admin.values import DeadLetter, dead_letter, dead_letter_of_task
 from tidegate.domain.readers import Seconds, whole_option
 from tidegate.operations import dead_letters, history
+from tidegate.operations.bulk import redrive_settings
 from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, DeadLetterReport
 from tidegate.operations.history import DeathFilters, Step
+from tidegate.operations.pauses import current_user
 from tidegate.operations.recorded_task import read_recorded
 from tidegate.operations.regression_test import write_test
 from tidegate.operations.surges import DEFAULT_WINDOW, GroupSurge, SurgeBy, find_surges
@@ -218,28 +220,59 @@ class DeadLetterAdmin:
         *,
         everything: bool = False,
         dry_run: bool = False,
+        expect: int | None = None,
+        by: str = "",
+        to_queue: str | None = None,
+        keep_attempts: bool = False,
+        repeat_doubts: bool = False,
+        stop_above: float = 0.2,
+        canary_within: Seconds = 600.0,
         **filters: Unpack[DeadLetterFilters],
     ) -> DeadLetterReport:
-        """Send dead letters back to the main queue: by id, by filter, or all of them.
+        """Send dead letters back to the main queue, as a recorded operation.
 
-        Dead letters whose function no application declares are skipped. A filter sends them in chunks, and a
-        task that fails again meanwhile is not sent twice. A redriven task's counters start from zero; its
-        history stays.
+        Up to 100 ids are sent at once. A filter, everything or a longer list starts an operation, and the
+        report has its id: maintenance sends a canary first, then small batches. `app.admin.operations`
+        follows, aborts and undoes it. Dead letters whose function no application declares are skipped. A
+        redriven task keeps its id and its history.
 
         Args:
             task_ids: One id or several; cannot be combined with a filter.
             everything: All dead letters; cannot be combined with ids or a filter.
             dry_run: Only count.
+            expect: Refuse if the filter matches more letters than this.
+            by: Who does it; by default the user of this process.
+            to_queue: Send them to this queue instead of their own.
+            keep_attempts: Count the attempts charged so far. By default all counters start from zero.
+            repeat_doubts: Also send letters whose calls may have been processed.
+            stop_above: Stop when a larger share of the first attempts fail, from 0 to 1.
+            canary_within: How long the first attempts of the canary may take.
             filters: Filters of `DeadLetterFilters`.
 
         Raises:
             UsageError: Give exactly one of ids, a filter and `everything`.
-            NotAcceptedError: No application declares the given function, or the function of a given task.
+            OptionError: A value is invalid.
+            NotAcceptedError: No application declares the given function, or the function of a given task; a
+                given task is in doubt; or more letters match than expected.
         """
+        settings = redrive_settings(
+            to_queue=to_queue,
+            keep_attempts=keep_attempts,
+            repeat_doubts=repeat_doubts,
+            stop_above=stop_above,
+            canary_within=canary_within,
+        )
         store, choice = await self._choice(task_ids, filters, everything=everything)
         if dry_run:
-            return await dead_letters.preview(store, choice)
-        return await dead_letters.redrive(store, choice, self._source.functions)
+            return await dead_letters.preview(store, choice, settings)
+        return await dead_letters.redrive(
+            store,
+            choice,
+            self._source.functions,
+            by=by or current_user("app.admin"),
+            settings=settings,
+            expect=expect,
+        )
 
     def redrive_sync(
         self,
@@ -247,10 +280,31 @@ class DeadLetterAdmin:
         *,
         everything: bool = False,
         dry_run: bool = False,
+        expect: int | None = None,
+        by: str = "",
+        to_queue: str | None = None,
+        keep_attempts: bool = False,
+        repeat_doubts: bool = False,
+        stop_above: float = 0.2,
+        canary_within: Seconds = 600.0,
         **filters: Unpack[DeadLetterFilters],
     ) -> DeadLetterReport:
         """Same as `redrive`, from sync code."""
-        return run_sync(self.redrive(task_ids, everything=everything, dry_run=dry_run, **filters))
+        return run_sync(
+            self.redrive(
+                task_ids,
+                everything=everything,
+                dry_run=dry_run,
+                expect=expect,
+                by=by,
+                to_queue=to_queue,
+                keep_attempts=keep_attempts,
+                repeat_doubts=repeat_doubts,
+                stop_above=stop_above,
+                canary_within=canary_within,
+                **filters,
+            )
+        )
 
     async def purge(
         self,
@@ -258,6 +312,7 @@ class DeadLetterAdmin:
         *,
         everything: bool = False,
         dry_run: bool = False,
+        by: str = "",
         **filters: Unpack[DeadLetterFilters],
     ) -> DeadLetterReport:
         """Delete dead letters for good, with arguments and history: by id, by filter, or all of them.
@@ -266,6 +321,7 @@ class DeadLetterAdmin:
             task_ids: One id or several; cannot be combined with a filter.
             everything: All dead letters; cannot be combined with ids or a filter.
             dry_run: Only count.
+            by: Who does it; by default the user of this process.
             filters: Filters of `DeadLetterFilters`.
 
         Raises:
@@ -274,7 +330,7 @@ class DeadLetterAdmin:
         store, choice = await self._choice(task_ids, filters, everything=everything)
         if dry_run:
             return await dead_letters.preview(store, choice)
-        return await dead_letters.purge(store, choice)
+        return await dead_letters.purge(store, choice, by=by or current_user("app.admin"))
 
     def purge_sync(
         self,
@@ -282,10 +338,11 @@ class DeadLetterAdmin:
         *,
         everything: bool = False,
         dry_run: bool = False,
+        by: str = "",
         **filters: Unpack[DeadLetterFilters],
     ) -> DeadLetterReport:
         """Same as `purge`, from sync code."""
-        return run_sync(self.purge(task_ids, everything=everything, dry_run=dry_run, **filters))
+        return run_sync(self.purge(task_ids, everything=everything, dry_run=dry_run, by=by, **filters))
 
     async def _choice(
         self, task_ids: TaskIds | None, filters: DeadLetterFilters, *, everything: bool

@@ -11,6 +11,7 @@ from tidegate.admin.values import WaitExplanation
 from tidegate.domain.readers import require_names, whole_option, wrong
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
+from tidegate.operations.pauses import current_user
 from tidegate.operations.tasks import explain, full_id, read_task, retry_tasks
 from tidegate.options import priority_option
 from tidegate.store.rows import ActionStatus, CancelStatus, TaskFilter
@@ -129,7 +130,9 @@ class TaskAdmin:
             NotAcceptedError: No application declares the function of a dead task. Nothing was done.
         """
         store = await self._source.opened_store()
-        return await retry_tasks(store, await full_ids(store, task_ids), self._source.functions)
+        return await retry_tasks(
+            store, await full_ids(store, task_ids), self._source.functions, by=current_user("app.admin")
+        )
 
     def retry_sync(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
         """Same as `retry`, from sync code."""

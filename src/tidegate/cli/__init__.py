@@ -38,6 +38,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "upstreams": "Show upstreams, set their limits, and park, open or probe their gates.",
     "budget": "Show how much of each retry budget is used.",
     "dead": "List, show, redrive and purge dead letters, or write one as a test.",
+    "ops": "List, show, abort and undo redrives and purges of dead letters.",
     "replay": "Run the function of a task here, without its store and without calling anybody.",
     "classify": "Show how Tidegate would handle a provider's response.",
     "web": "Serve the HTTP API of an application.",

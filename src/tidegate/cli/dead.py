@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,17 +25,20 @@ from tidegate.cli.common import (
 )
 from tidegate.cli.dead_statistics import groups_command, stats_command
 from tidegate.cli.dead_surges import surges_command
-from tidegate.cli.error_report import CONFLICT
+from tidegate.cli.operation_rendering import print_started
 from tidegate.cli.output import print_json, print_message
+from tidegate.cli.redrive_options import redrive_options
 from tidegate.cli.rendering import dead_letter_json, print_dead_letters, show_task
 from tidegate.cli.tasks import exit_code_of, print_answers
 from tidegate.cli.values import as_age_or_moment, as_labels, as_named_value, as_task_id, strict_json
 from tidegate.domain.text import counted
 from tidegate.errors import NotAcceptedError
 from tidegate.operations import dead_letters
-from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, DeadLetterReport
+from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters
+from tidegate.operations.pauses import current_user
 from tidegate.operations.recorded_task import read_recorded
 from tidegate.operations.tasks import full_id, read_dead_task, read_task
+from tidegate.store.operation_rows import RedriveSettings
 from tidegate.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -249,6 +252,7 @@ async def _as_test(location: StoreLocation, task_id: str, core: Core) -> Regress
     metavar="JSON",
     help="New arguments for one task: an array, or an object by name.",
 )
+@redrive_options
 @dry_run_option
 @location_options
 @json_option
@@ -256,30 +260,61 @@ def redrive_command(
     task_ids: Sequence[str] | None,
     filters: DeadLetterFilters,
     new_args: str | None,
+    settings: RedriveSettings,
+    expect: int | None,
+    wait: bool,
     dry_run: bool,
     location: StoreLocation,
     as_json: bool,
 ) -> int:
     """Send dead letters back to their queue, by id, by filter, or with --all.
 
+    Up to 100 ids are sent at once. A filter starts an operation: a canary of 1% goes first, at least 5
+    letters. If too many of its first attempts fail, the operation stops itself. Else the other letters follow
+    in small batches. A worker or scheduler must run for that. See it with `tidegate ops show`; abort and undo
+    it there too.
+
     Redrives only tasks whose function is declared by the application of --app, or by one whose workers have
-    used this database. Attempts and other counters restart at zero; the history stays.
+    used this database. Counters restart at zero; the history stays.
     """
     if new_args is not None and (len(task_ids or ()) != 1 or location.application is None):
         raise click.UsageError(
             "--args needs exactly one id, and --app to check the arguments against the signature"
         )
+    return run(_redrive(location, task_ids, filters, new_args, settings, expect, wait, dry_run, as_json))
 
-    async def redrive(store: Store, choice: DeadLetterChoice) -> DeadLetterReport:
+
+async def _redrive(
+    location: StoreLocation,
+    task_ids: Sequence[str] | None,
+    filters: DeadLetterFilters,
+    new_args: str | None,
+    settings: RedriveSettings,
+    expect: int | None,
+    wait: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    async with opened_store(location) as store:
+        choice = await dead_letters.choose(store, task_ids, filters)
+        if dry_run:
+            return await _preview(store, choice, "redrive", settings, as_json)
         args = None
         if new_args is not None and location.application is not None:
             args = await _checked_args(store, choice, new_args, location.application)
-        on_progress = await _progress(store, choice)
-        return await dead_letters.redrive(
-            store, choice, location.functions, args=args, on_progress=on_progress
+        report = await dead_letters.redrive(
+            store,
+            choice,
+            location.functions,
+            by=current_user("command line"),
+            settings=settings,
+            args=args,
+            expect=expect,
         )
-
-    return run(_act(location, task_ids, filters, None if dry_run else redrive, "redrive", as_json))
+        if choice.task_ids is None or (report.operation_id and not report.answers):
+            return await print_started(store, report.operation_id, wait=wait, as_json=as_json)
+    print_answers(choice.task_ids, report.answers, as_json)
+    return exit_code_of(report.answers.values())
 
 
 @command.command("purge")
@@ -297,38 +332,56 @@ def purge_command(
     as_json: bool,
 ) -> int:
     """Delete dead letters with their arguments and history, by id, by filter, or with --all."""
-
-    async def purge(store: Store, choice: DeadLetterChoice) -> DeadLetterReport:
-        return await dead_letters.purge(store, choice, on_progress=await _progress(store, choice))
-
-    code = run(_act(location, task_ids, filters, purge if yes and not dry_run else None, "purge", as_json))
+    code = run(_purge(location, task_ids, filters, not yes or dry_run, as_json))
     if not (yes or dry_run):
         raise click.UsageError("a purge cannot be undone: add --yes")
     return code
 
 
-async def _act(
+async def _purge(
     location: StoreLocation,
     task_ids: Sequence[str] | None,
     filters: DeadLetterFilters,
-    act: Callable[[Store, DeadLetterChoice], Awaitable[DeadLetterReport]] | None,
-    verb: str,
+    dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Act on dead letters and print what was done. Without `act`, only print how many there are."""
     async with opened_store(location) as store:
         choice = await dead_letters.choose(store, task_ids, filters)
-        if act is None:
-            count = (await dead_letters.preview(store, choice)).matched
-            if as_json:
-                print_json({"would": verb, "count": count})
-            print_message(f"would {verb} {counted(count, 'dead letter')}; nothing was changed")
-            return 0
-        report = await act(store, choice)
-    if choice.task_ids is None:
-        return _print_report(report, {"redrive": "redriven", "purge": "purged"}[verb], as_json)
-    print_answers(choice.task_ids, report.answers, as_json)
-    return exit_code_of(report.answers.values())
+        if dry_run:
+            return await _preview(store, choice, "purge", None, as_json)
+        on_progress = await _progress(store, choice)
+        report = await dead_letters.purge(
+            store, choice, by=current_user("command line"), on_progress=on_progress
+        )
+    if choice.task_ids is not None:
+        print_answers(choice.task_ids, report.answers, as_json)
+        return exit_code_of(report.answers.values())
+    if as_json:
+        print_json({"purged": report.done, "refused": report.refused, "operation_id": report.operation_id})
+    else:
+        click.echo(f"purged {report.done}")
+    if report.refused:
+        print_message(f"{report.refused} refused: no longer dead")
+    return 0
+
+
+async def _preview(
+    store: Store, choice: DeadLetterChoice, verb: str, settings: RedriveSettings | None, as_json: bool
+) -> int:
+    """Print what a redrive with these settings, or without settings a purge, would do."""
+    found = await dead_letters.preview(store, choice, settings)
+    if as_json:
+        facts = {"would": verb, "count": found.matched}
+        if settings is not None and choice.task_ids is None:
+            facts |= {"canary": found.canary, "in_doubt": found.in_doubt}
+        print_json(facts)
+    if found.in_doubt:
+        print_message(
+            f"{counted(found.in_doubt, 'dead letter')} in doubt would be left out: --repeat-doubts sends them"
+        )
+    first = f", {found.canary} of them first" if found.canary else ""
+    print_message(f"would {verb} {counted(found.matched, 'dead letter')}{first}; nothing was changed")
+    return 0
 
 
 async def _checked_args(
@@ -358,18 +411,3 @@ async def _progress(store: Store, choice: DeadLetterChoice) -> Callable[[int], N
             print_message(f"{seen} of {count}…")
 
     return print_progress
-
-
-def _print_report(report: DeadLetterReport, done: str, as_json: bool) -> int:
-    if as_json:
-        print_json({done: report.done, "refused": report.refused, "undeclared": report.undeclared})
-    else:
-        click.echo(f"{done} {report.done}")
-    if report.refused:
-        print_message(f"{report.refused} refused: no longer dead, or another task has their unique name")
-    for function, count in sorted(report.undeclared.items()):
-        print_message(
-            f"{count} skipped: no application declares {function} "
-            "→ start a worker that declares it, or give --app"
-        )
-    return CONFLICT if report.undeclared else 0

@@ -24,6 +24,7 @@ from tidegate.cli.values import as_labels, as_named_value, as_priority, as_task_
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.domain.text import counted
+from tidegate.operations.pauses import current_user
 from tidegate.operations.tasks import (
     CANCELLABLE,
     PRIORITY_CHANGEABLE,
@@ -176,7 +177,7 @@ async def _retry(location: StoreLocation, task_ids: Sequence[str], dry_run: bool
         task_ids = await full_ids(store, task_ids)
         if dry_run:
             return _preview(await store.read_tasks(task_ids), task_ids, RETRYABLE, "retry", as_json)
-        answers = await retry_tasks(store, task_ids, location.functions)
+        answers = await retry_tasks(store, task_ids, location.functions, by=current_user("command line"))
         return _print_results(task_ids, answers, as_json)
 
 

@@ -92,10 +92,13 @@ class OperationRunner:
         if not page:
             return await self._pick_canary(operation)
         declared = await declared_functions(self._store, operation.settings.functions)
-        ids = [letter.task_id for letter in page if letter.function in declared]
-        await self._store.choose_letters(
-            operation, ids, skipped=len(page) - len(ids), cursor=page[-1].task_id
-        )
+        letters = {
+            letter.task_id: ""
+            if letter.function in declared
+            else f"no application declares {letter.function}"
+            for letter in page
+        }
+        await self._store.choose_letters(operation, letters, cursor=page[-1].task_id)
         return True
 
     async def _pick_canary(self, operation: OperationRow) -> bool:

@@ -55,6 +55,7 @@ MOVES = MappingProxyType(
         "cancel": _moves("scheduled held suspended ready retrying", "cancelled"),
         "run_now": _moves("scheduled retrying", "ready"),
         "redrive": _moves("dead", "ready"),
+        "undo_letters": _moves("ready", "dead"),
     }
 )
 """The store operations that move a task, each with its allowed moves. No other operation moves a task."""

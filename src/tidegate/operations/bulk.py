@@ -1,4 +1,4 @@
-"""Operations on many dead letters: preview, start, abort, undo. Every redrive and purge is recorded as one."""
+"""Operations on many dead letters: preview, start, abort, undo. Every redrive and purge is one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from tidegate.deadletter.policy.canary import canary_size
 from tidegate.domain.ids import IdMaker, id_or_none, id_range
+from tidegate.domain.moments import to_datetime
+from tidegate.domain.readers import Seconds, flag_option, name_option, number_option, positive_option
 from tidegate.domain.states import State
 from tidegate.domain.text import counted
 from tidegate.errors import NotAcceptedError, OperationNotFoundError, OptionError
@@ -32,7 +34,8 @@ IN_DOUBT = "in_doubt"
 """The reason of letters whose call was sent and has no recorded answer: it may have been processed."""
 CHUNK_SIZE = 500
 """Letters that a purge deletes in one transaction."""
-_PLAIN = RedriveSettings()
+PLAIN_SETTINGS = RedriveSettings()
+"""To the queue of each letter, counters from zero, and letters in doubt left out."""
 _TRIES = 20
 
 _make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
@@ -50,7 +53,31 @@ class RedrivePreview:
     """How many of them would be sent first; 0 for a list that is sent at once."""
 
 
-async def preview_redrive(store: Store, which: TaskFilter, settings: RedriveSettings = _PLAIN) -> RedrivePreview:
+def redrive_settings(
+    *,
+    to_queue: str | None = None,
+    keep_attempts: bool = False,
+    repeat_doubts: bool = False,
+    stop_above: float = PLAIN_SETTINGS.stop_above,
+    canary_within: Seconds = PLAIN_SETTINGS.canary_seconds,
+) -> RedriveSettings:
+    """Return checked settings.
+
+    Raises:
+        OptionError: A value is invalid.
+    """
+    return RedriveSettings(
+        to_queue=None if to_queue is None else name_option("to_queue", to_queue),
+        keeps_attempts=flag_option("keep_attempts", keep_attempts),
+        repeats_doubts=flag_option("repeat_doubts", repeat_doubts),
+        stop_above=number_option("stop_above", stop_above, least=0.0, most=1.0),
+        canary_seconds=positive_option("canary_within", canary_within),
+    )
+
+
+async def preview_redrive(
+    store: Store, which: TaskFilter, settings: RedriveSettings = PLAIN_SETTINGS
+) -> RedrivePreview:
     """Count what a redrive of these letters would send, and change nothing."""
     matching = await store.count_dead_letters(which)
     doubts = 0
@@ -65,7 +92,7 @@ async def start_redrive(
     *,
     by: str,
     own: Collection[str] = (),
-    settings: RedriveSettings = _PLAIN,
+    settings: RedriveSettings = PLAIN_SETTINGS,
     tenant: str | None = None,
     expect: int | None = None,
 ) -> OperationRow:
@@ -98,7 +125,9 @@ async def start_redrive(
     if preview.in_doubt and not preview.letters:
         raise _in_doubt_error(preview.in_doubt)
     settings = replace(settings, functions=tuple(sorted(own)))
-    operation = _new(OperationKind.REDRIVE, OperationState.CHOOSING, by, preview.letters, which, tenant, settings)
+    operation = _new(
+        OperationKind.REDRIVE, OperationState.CHOOSING, by, preview.letters, which, tenant, settings
+    )
     await store.add_operation(operation)
     return await get_operation(store, operation.id)
 
@@ -109,7 +138,7 @@ async def redrive_ids(
     own: Collection[str],
     *,
     by: str,
-    settings: RedriveSettings = _PLAIN,
+    settings: RedriveSettings = PLAIN_SETTINGS,
     args: Payloads | None = None,
     tenant: str | None = None,
 ) -> tuple[str, dict[str, ActionStatus]]:
@@ -166,7 +195,12 @@ async def purge(
     which = replace(which, before=now if which.before is None else min(which.before, now))
     preview = len(task_ids) if task_ids is not None else await store.count_dead_letters(which)
     operation = _new(
-        OperationKind.PURGE, OperationState.PURGING, by, preview, None if task_ids is not None else which, tenant
+        OperationKind.PURGE,
+        OperationState.PURGING,
+        by,
+        preview,
+        None if task_ids is not None else which,
+        tenant,
     )
     await store.add_operation(operation)
     statuses: dict[str, ActionStatus] = {}
@@ -261,6 +295,16 @@ async def get_operation(store: Store, text: str, *, tenant: str | None = None) -
     return row
 
 
+def describe_filter(which: TaskFilter | None) -> str:
+    """Return a filter for people: `queue=llm reason=quota`."""
+    if which is None:
+        return "ids"
+    named = {name: getattr(which, name) for name in ("queue", "function", "tenant", "reason", "error_class")}
+    named |= {f"label {name}": value for name, value in which.labels.items()}
+    before = [] if which.before is None else [f"before={to_datetime(which.before):%Y-%m-%dT%H:%M:%SZ}"]
+    return " ".join([*(f"{name}={value}" for name, value in named.items() if value is not None), *before])
+
+
 def require_declared(functions: Collection[str], declared: Collection[str]) -> None:
     """Raise `NotAcceptedError` unless all these functions are declared.
 
@@ -283,7 +327,7 @@ def _new(
     preview: int,
     which: TaskFilter | None,
     tenant: str | None,
-    settings: RedriveSettings = _PLAIN,
+    settings: RedriveSettings = PLAIN_SETTINGS,
 ) -> NewOperation:
     return NewOperation(_make_id(), kind, state, by, preview, which, tenant, settings)
 

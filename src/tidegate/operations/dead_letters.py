@@ -1,26 +1,24 @@
 """Dead letters: choose some by id or by filter, then count, redrive or purge them.
 
-Filters work in chunks. Only tasks whose function some application declares are redriven.
+Each redrive and purge is recorded as an operation; `bulk` starts and ends these.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypedDict
 
 from tidegate.domain.readers import Seconds, instant_option, require_names, seconds_option
 from tidegate.domain.states import State
-from tidegate.errors import NotAcceptedError, UsageError
-from tidegate.store.live_workers import declared_functions
+from tidegate.errors import UsageError
+from tidegate.operations import bulk
+from tidegate.operations.bulk import PLAIN_SETTINGS
+from tidegate.store.operation_rows import Payloads, RedriveSettings
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, TaskFilter
 from tidegate.store.short_ids import TaskIds, full_ids
-
-CHUNK_SIZE = 500
-"""Dead letters per transaction: few enough that other writers do not wait long."""
 
 
 class DeadLetterFilters(TypedDict, total=False):
@@ -51,11 +49,15 @@ class DeadLetterReport:
     """No longer dead when their turn came, or a live task holds their unique name."""
     unknown: int = 0
     """Ids of no task."""
-    undeclared: Mapping[str, int] = field(default_factory=dict)
-    """Dead letters left alone because no application declares their function, by function."""
     answers: Mapping[str, ActionStatus] = field(default_factory=dict)
     """What was done to each task, where ids were given."""
     is_dry_run: bool = False
+    operation_id: str = ""
+    """The operation that recorded it. If a redrive was not done at once, maintenance goes on with it."""
+    in_doubt: int = 0
+    """For a dry run: letters that match and are left out, because their calls may have been processed."""
+    canary: int = 0
+    """For a dry run of a filter: how many letters are sent first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +121,13 @@ def _moment(before: datetime | Seconds | None, now: float) -> float | None:
     )
 
 
-async def preview(store: Store, choice: DeadLetterChoice) -> DeadLetterReport:
-    """Count what a redrive or purge would change, and change nothing."""
+async def preview(
+    store: Store, choice: DeadLetterChoice, settings: RedriveSettings | None = None
+) -> DeadLetterReport:
+    """Count what a redrive with these settings, or without settings a purge, would do, and change nothing."""
+    if choice.task_ids is None and settings is not None:
+        found = await bulk.preview_redrive(store, choice.which, settings)
+        return DeadLetterReport(found.letters, is_dry_run=True, in_doubt=found.in_doubt, canary=found.canary)
     if choice.task_ids is None:
         return DeadLetterReport(await store.count_dead_letters(choice.which), is_dry_run=True)
     rows = await store.read_tasks(choice.task_ids)
@@ -135,132 +142,73 @@ async def redrive(
     choice: DeadLetterChoice,
     own: Collection[str],
     *,
-    args: Mapping[str, tuple[bytes, str]] | None = None,
-    on_progress: Callable[[int], None] = lambda seen: None,
+    by: str,
+    settings: RedriveSettings = PLAIN_SETTINGS,
+    args: Payloads | None = None,
+    expect: int | None = None,
+    tenant: str | None = None,
 ) -> DeadLetterReport:
-    """Send the chosen dead letters back to the main queue.
+    """Send the chosen dead letters back to the main queue, as one operation.
 
-    By filter: every one that matches and was dead when this call began. One that fails again meanwhile is not
-    taken twice. Those of undeclared functions are only counted.
+    A short list of ids is sent at once. A filter or a long list starts an operation that maintenance
+    advances: a canary first, then small batches. The report has its id.
 
     Args:
         store: Where they are.
         choice: Which.
         own: Functions that the caller's application declares.
-        args: New payloads for some ids: {id: (bytes, codec tag)}.
-        on_progress: Called after each chunk of a filter, with the number seen so far.
+        by: Who does it.
+        settings: How they are sent.
+        args: New payloads for some ids.
+        expect: Refuse if the filter matches more letters than this.
+        tenant: Whose operation it is; None: the operator's.
 
     Raises:
-        NotAcceptedError: No application declares the function of a chosen task or of the filter.
-            Nothing was done.
+        NotAcceptedError: No application declares the function of a chosen task or of the filter, a chosen
+            task is in doubt, or more letters match than expected. Nothing was done.
     """
-    if choice.task_ids is not None:
-        return _report_of_ids(await redrive_tasks(store, choice.task_ids, own, args=args))
-    declared = await declared_functions(store, own)
-    if choice.which.function is not None:
-        _require_declared({choice.which.function}, declared)
-    return await _act_on_matching(store, choice.which, store.redrive, on_progress, declared)
+    if choice.task_ids is None:
+        row = await bulk.start_redrive(
+            store, choice.which, by=by, own=own, settings=settings, tenant=tenant, expect=expect
+        )
+        return DeadLetterReport(row.preview, operation_id=row.id)
+    operation_id, answers = await bulk.redrive_ids(
+        store, choice.task_ids, own, by=by, settings=settings, args=args, tenant=tenant
+    )
+    if operation_id and not answers:
+        return DeadLetterReport(len(choice.task_ids), operation_id=operation_id)
+    return _report_of_ids(answers, operation_id)
 
 
 async def purge(
-    store: Store, choice: DeadLetterChoice, *, on_progress: Callable[[int], None] = lambda seen: None
+    store: Store,
+    choice: DeadLetterChoice,
+    *,
+    by: str,
+    tenant: str | None = None,
+    on_progress: Callable[[int], None] = lambda seen: None,
 ) -> DeadLetterReport:
-    """Delete the chosen dead letters with their payloads and history.
+    """Delete the chosen dead letters with their payloads and history, as one operation.
 
-    By filter: every one that matches and was dead when this call began.
+    By filter: every one that matches and was dead when this call began. It ends early if somebody aborts the
+    operation.
 
     Args:
         store: Where they are.
         choice: Which.
-        on_progress: Called after each chunk of a filter, with the number seen so far.
+        by: Who does it.
+        tenant: Whose operation it is; None: the operator's.
+        on_progress: Called after each chunk, with the number seen so far.
     """
+    row, answers = await bulk.purge(
+        store, choice.task_ids, choice.which, by=by, tenant=tenant, on_progress=on_progress
+    )
     if choice.task_ids is not None:
-        return _report_of_ids(await purge_tasks(store, choice.task_ids))
-    return await _act_on_matching(store, choice.which, store.purge, on_progress)
+        return _report_of_ids(answers, row.id)
+    return DeadLetterReport(row.chosen, row.sent, row.skipped, operation_id=row.id)
 
 
-async def redrive_tasks(
-    store: Store,
-    task_ids: Sequence[str],
-    own: Collection[str],
-    *,
-    args: Mapping[str, tuple[bytes, str]] | None = None,
-) -> dict[str, ActionStatus]:
-    """Send these dead letters back to the main queue and return a status per id. Safe to repeat.
-
-    Args:
-        store: Where they are.
-        task_ids: Full ids, any number; sent in chunks.
-        own: Functions that the caller's application declares.
-        args: New payloads for some of them: {id: (bytes, codec tag)}.
-
-    Raises:
-        NotAcceptedError: No application declares the function of one of them. Nothing was done.
-    """
-    rows = await store.read_tasks(task_ids)
-    _require_declared({row.function for row in rows.values()}, await declared_functions(store, own))
-    statuses: dict[str, ActionStatus] = {}
-    for chunk in _chunks(task_ids):
-        replaced = {task_id: args[task_id] for task_id in chunk if task_id in args} if args else None
-        statuses |= await store.redrive(chunk, args=replaced)
-    return statuses
-
-
-async def purge_tasks(store: Store, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-    """Delete these dead letters in chunks and return a status per id. Safe to repeat."""
-    statuses: dict[str, ActionStatus] = {}
-    for chunk in _chunks(task_ids):
-        statuses |= await store.purge(chunk)
-    return statuses
-
-
-def _chunks(task_ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (task_ids[start : start + CHUNK_SIZE] for start in range(0, len(task_ids), CHUNK_SIZE))
-
-
-def _require_declared(functions: Collection[str], declared: Collection[str]) -> None:
-    """Raise `NotAcceptedError` unless all these functions are declared.
-
-    Raises:
-        NotAcceptedError: Some are not; it names them. Their tasks would wait for a worker that never comes.
-    """
-    unknown = sorted(set(functions) - set(declared))
-    if unknown:
-        raise NotAcceptedError(
-            f"no application declares {', '.join(unknown)}; nothing was redriven",
-            fix="start a worker that has it, or name the application that does",
-            functions=tuple(unknown),
-        )
-
-
-async def _act_on_matching(
-    store: Store,
-    which: TaskFilter,
-    act: Callable[[Sequence[str]], Awaitable[Mapping[str, ActionStatus]]],
-    on_progress: Callable[[int], None],
-    declared: Collection[str] | None = None,
-) -> DeadLetterReport:
-    """Act on every matching dead letter; if `declared` is given, only on letters of these functions."""
-    now = await store.now()
-    which = replace(which, before=now if which.before is None else min(which.before, now))
-    seen = done = 0
-    undeclared: Counter[str] = Counter()
-    # The next page starts after the last letter that stayed: letters that were acted on are no longer listed.
-    last_kept: str | None = None
-    while letters := await store.list_dead_letters(which, after=last_kept, limit=CHUNK_SIZE):
-        chosen = [letter for letter in letters if declared is None or letter.function in declared]
-        if declared is not None:
-            undeclared.update(letter.function for letter in letters if letter.function not in declared)
-        statuses = await act([letter.task_id for letter in chosen]) if chosen else {}
-        kept = [letter.task_id for letter in letters if statuses.get(letter.task_id) is not ActionStatus.DONE]
-        last_kept = kept[-1] if kept else last_kept
-        seen += len(letters)
-        done += len(letters) - len(kept)
-        on_progress(seen)
-    return DeadLetterReport(seen, done, seen - done - undeclared.total(), undeclared=dict(undeclared))
-
-
-def _report_of_ids(answers: Mapping[str, ActionStatus]) -> DeadLetterReport:
+def _report_of_ids(answers: Mapping[str, ActionStatus], operation_id: str) -> DeadLetterReport:
     given = list(answers.values())
     done = given.count(ActionStatus.DONE)
     return DeadLetterReport(
@@ -269,4 +217,5 @@ def _report_of_ids(answers: Mapping[str, ActionStatus]) -> DeadLetterReport:
         refused=given.count(ActionStatus.REFUSED),
         unknown=given.count(ActionStatus.UNKNOWN),
         answers=answers,
+        operation_id=operation_id,
     )

@@ -8,7 +8,7 @@ from tidegate.domain.ids import id_or_none
 from tidegate.domain.states import State
 from tidegate.errors import TaskNotFoundError, WrongStateError
 from tidegate.limits.pauses import Pauses
-from tidegate.operations.dead_letters import redrive_tasks
+from tidegate.operations.bulk import IMMEDIATE_IDS, redrive_ids, require_declared
 from tidegate.policy.explain import WaitingTask, explain_wait
 from tidegate.store.live_workers import declared_functions, load_live_workers
 from tidegate.store.protocol import Store
@@ -81,23 +81,28 @@ async def read_dead_task(store: Store, text: str) -> TaskRow:
     return row
 
 
-async def retry_tasks(store: Store, task_ids: Sequence[str], own: Collection[str]) -> dict[str, ActionStatus]:
+async def retry_tasks(
+    store: Store, task_ids: Sequence[str], own: Collection[str], *, by: str
+) -> dict[str, ActionStatus]:
     """Run tasks again now: waiting ones become due, dead ones are redriven, others are refused.
 
     Args:
         store: Where they are.
         task_ids: Full ids.
         own: Functions that the caller's application declares.
+        by: Who does it.
 
     Raises:
-        NotAcceptedError: A dead one belongs to a function that nobody declares. Nothing was done.
+        NotAcceptedError: A dead one belongs to a function that nobody declares, or is in doubt.
     """
     rows = await store.read_tasks(task_ids)
     answers: dict[str, ActionStatus] = {
         task_id: ActionStatus.REFUSED if task_id in rows else ActionStatus.UNKNOWN for task_id in task_ids
     }
-    if dead := [task_id for task_id, row in rows.items() if row.state is State.DEAD]:
-        answers |= await redrive_tasks(store, dead, own)
+    dead = [task_id for task_id, row in rows.items() if row.state is State.DEAD]
+    require_declared({rows[task_id].function for task_id in dead}, await declared_functions(store, own))
+    for start in range(0, len(dead), IMMEDIATE_IDS):
+        answers |= (await redrive_ids(store, dead[start : start + IMMEDIATE_IDS], own, by=by))[1]
     if waiting := [task_id for task_id, row in rows.items() if row.state in CAN_RUN_NOW]:
         answers |= await store.run_now(waiting)
     return answers

@@ -223,4 +223,4 @@ class Sending:
     sent: int = 0
     skipped: int = 0
     held_by: str = ""
-    """What held letters back: `retries`, `gate`, or the budget of the `upstream` or the `system`; else empty."""
+    """What held letters back: `retries`, `gate`, or a budget: `upstream`, `system`; empty for nothing."""

@@ -21,8 +21,8 @@ def canary_size(letters: int) -> int:
 def pick_canary(strata: Sequence[Stratum]) -> list[Stratum]:
     """Return how many letters of each function and tenant the canary gets.
 
-    Each stratum gets one while there are enough, the largest first. The rest is divided in proportion to their
-    letters, by the largest remainder.
+    Each stratum gets one while there are enough, the largest first. The rest is divided in proportion to
+    their letters, by the largest remainder.
     """
     letters = sum(stratum.letters for stratum in strata)
     size = canary_size(letters)

@@ -42,8 +42,8 @@ def judge_canary(
 ) -> Judgement:
     """Judge the canary.
 
-    It stops as soon as more first attempts have failed than all of its letters may. A function or a tenant with
-    few letters may fail once. It goes on once no outcome of the pending letters could stop it.
+    It stops as soon as more first attempts have failed than all of its letters may. A function or a tenant
+    with few letters may fail once. It goes on once every first attempt has ended.
 
     Args:
         tries: The first attempts that have ended.

@@ -1,7 +1,7 @@
 """Decides how many letters of a redrive may be sent now.
 
-A letter is sent when a worker could start it soon. So few wait in the main queue at any moment: a burst of new
-work does not queue behind a redrive, and an abort or an undo finds most letters unsent.
+A letter is sent when a worker could start it soon. So few wait in the main queue at any moment: a burst of
+new work does not queue behind a redrive, and an abort or an undo finds most letters unsent.
 """
 
 from __future__ import annotations

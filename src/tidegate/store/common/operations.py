@@ -6,7 +6,7 @@ the same step one does it, and a step that is repeated after a lost COMMIT does 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -104,8 +104,7 @@ async def add_operation(db: Session, operation: NewOperation, task_ids: Sequence
     if await db.value(sql["add"], *values, now) is None:
         return False
     if task_ids:
-        chosen = await _choose(db, operation.id, operation.settings, task_ids)
-        await _count(db, operation.id, chosen=len(chosen), skipped=len(set(task_ids)) - len(chosen))
+        await _choose(db, operation.id, operation.settings, dict.fromkeys(task_ids, ""))
     return True
 
 
@@ -188,24 +187,18 @@ async def set_operation_note(db: Session, operation_id: str, note: str) -> None:
 
 
 async def choose_letters(
-    db: Session,
-    operation: OperationRow,
-    task_ids: Sequence[str],
-    *,
-    skipped: int = 0,
-    cursor: str | None = None,
+    db: Session, operation: OperationRow, letters: Mapping[str, str], *, cursor: str | None = None
 ) -> bool:
-    """Record letters of a redrive; return whether it had this revision.
+    """Record letters of a redrive, each with why it is skipped; return whether it had this revision.
 
-    Those that are no longer dead, or are in doubt and must not be repeated, count as skipped.
+    Letters in doubt are skipped too unless the settings repeat them. Those that are no longer dead are left
+    out.
     """
     if not await _take(db, operation.id, operation.revision):
         return False
-    chosen = await _choose(db, operation.id, operation.settings, task_ids)
+    await _choose(db, operation.id, operation.settings, letters)
     if cursor is not None:
         await db.run(db.sql("choose_letters")["advance"], operation.id, db.id(cursor))
-    left_out = len(set(task_ids)) - len(chosen)
-    await _count(db, operation.id, chosen=len(chosen), skipped=skipped + left_out)
     return True
 
 
@@ -299,8 +292,9 @@ async def redrive_now(
     if await add_operation(db, operation, task_ids):
         row = await get_operation(db, operation.id)
         assert row is not None
-        chosen = await db.rows(db.sql("send_letters")["statuses"], operation.id)
-        await _send(db, row, [task for task, _ in chosen], redrive, args=args, rank_delay=0.0)
+        letters = await db.rows(db.sql("send_letters")["statuses"], operation.id)
+        chosen = [task for task, state in letters if state == LetterState.CHOSEN]
+        await _send(db, row, chosen, redrive, args=args, rank_delay=0.0)
         await _set_state(db, operation.id, OperationState.DONE, "")
     sent = {
         db.text(task)
@@ -418,20 +412,24 @@ async def _count(
 
 
 async def _choose(
-    db: Session, operation_id: str, settings: RedriveSettings, task_ids: Iterable[str]
-) -> list[Any]:
-    """Record these letters; return the stored ids of those that are new."""
+    db: Session, operation_id: str, settings: RedriveSettings, letters: Mapping[str, str]
+) -> None:
     to_queue = None if settings.to_queue is None else storable(settings.to_queue)
-    stored = sorted({found for task_id in task_ids if (found := db.id(task_id)) is not None})
-    rows = [(task, lot_of(db.text(task))) for task in stored]
-    sql = db.sql("choose_letters")
-    new = await db.run_each(sql["choose"], rows, operation_id, to_queue, settings.repeats_doubts)
-    return [task for (task,) in new]
+    given = ((db.id(task_id), lot_of(task_id), why) for task_id, why in sorted(letters.items()))
+    recorded = await db.run_each(
+        db.sql("choose_letters")["choose"],
+        [row for row in given if row[0] is not None],
+        operation_id,
+        to_queue,
+        settings.repeats_doubts,
+    )
+    states = [state for _, state in recorded]
+    await _count(db, operation_id, chosen=states.count("chosen"), skipped=states.count("skipped"))
 
 
 def lot_of(task_id: str) -> int:
     """Return a number that differs from letter to letter at random: the last bits of its id."""
-    return int(task_id.replace("-", "")[-8:], 16) >> 1
+    return int(task_id[-8:], 16) >> 1
 
 
 async def _send(

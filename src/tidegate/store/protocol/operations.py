@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tidegate.store.operation_rows import (
@@ -63,22 +63,16 @@ class Operations(Protocol):
         """Store what an operation waits for."""
 
     async def choose_letters(
-        self,
-        operation: OperationRow,
-        task_ids: Sequence[str],
-        *,
-        skipped: int = 0,
-        cursor: str | None = None,
+        self, operation: OperationRow, letters: Mapping[str, str], *, cursor: str | None = None
     ) -> bool:
         """Record letters of a redrive; return whether it had this revision.
 
-        Those that are no longer dead count as skipped, and so do letters in doubt unless the settings of the
-        operation repeat them.
+        Letters in doubt are skipped unless the settings of the operation repeat them. Those that are no
+        longer dead are left out.
 
         Args:
             operation: As it was read.
-            task_ids: The letters.
-            skipped: Letters that the caller left out.
+            letters: Full ids, each with why it is skipped; empty if it is sent.
             cursor: The last letter of the filter's page; None keeps the one before.
         """
 

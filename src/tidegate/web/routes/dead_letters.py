@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.operations.dead_letters import purge_tasks, redrive_tasks
+from tidegate.operations.dead_letters import DeadLetterChoice, purge, redrive
 from tidegate.store.rows import ActionStatus, TaskFilter
 from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.protected_routes import (
@@ -81,9 +81,15 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         store = await context.store()
         answers = dict.fromkeys(task_ids, ActionStatus.UNKNOWN)
         if visible and action == "redrive":
-            answers |= await redrive_tasks(store, visible, context.core.functions)
+            choice = DeadLetterChoice(visible)
+            report = await redrive(
+                store, choice, context.core.functions, by=principal.name, tenant=principal.tenant
+            )
+            answers |= report.answers
         elif visible:
-            answers |= await purge_tasks(store, visible)
+            choice = DeadLetterChoice(visible)
+            report = await purge(store, choice, by=principal.name, tenant=principal.tenant)
+            answers |= report.answers
         await context.audit.record_action(
             principal, action, [(task_id, answers[task_id].value) for task_id in visible]
         )

@@ -154,7 +154,10 @@ def _add_action_routes(api: ProtectedRouter, context: ApiContext) -> None:
         principal = principal_of(request)
         row = await context.row(task_id, principal)
         task_id = row.id
-        status = (await retry_tasks(await context.store(), [task_id], context.core.functions))[task_id]
+        answers = await retry_tasks(
+            await context.store(), [task_id], context.core.functions, by=principal.name
+        )
+        status = answers[task_id]
         await context.audit.record_action(principal, "retry", [(task_id, status.value)])
         if status is ActionStatus.UNKNOWN:
             raise task_not_found(task_id)

@@ -1,16 +1,22 @@
 -- choose_letters: record the letters of a redrive, and which of them its canary sends first.
 
 -- name: choose
--- A letter that is chosen already, or is no longer dead, is left out.
--- 1 task ids, 2 lots, 3 operation, 4 other queue or NULL, 5 whether letters in doubt are taken
-INSERT INTO /*schema*/operation_task (operation_id, task_id, state, queue, upstream, function, tenant, run, lot)
-SELECT $3, d.task_id, 'chosen', coalesce($4, d.queue), t.upstream, d.function, d.tenant, d.run, $2
-FROM /*schema*/dead AS d
-CROSS JOIN /*schema*/task AS t ON t.id = d.task_id
-WHERE d.task_id = $1
-    AND ($5 OR d.reason <> 'in_doubt')
+-- A letter that is recorded already, or is no longer dead, is left out. Returns each recorded one with its state.
+-- 1 task ids, 2 lots, 3 why each is skipped or empty, 4 operation, 5 other queue or NULL, 6 whether letters in doubt
+-- are sent
+INSERT INTO /*schema*/operation_task (
+    operation_id, task_id, state, queue, upstream, function, tenant, run, lot, why
+)
+SELECT
+    $4, d.task_id,
+    CASE WHEN given.why <> '' OR (d.reason = 'in_doubt' AND NOT $6::boolean) THEN 'skipped' ELSE 'chosen' END,
+    coalesce($5::text, d.queue), t.upstream, d.function, d.tenant, d.run, given.lot,
+    CASE WHEN d.reason = 'in_doubt' AND NOT $6 THEN 'its call may have been processed' ELSE given.why END
+FROM unnest($1::uuid[], $2::integer[], $3::text[]) AS given (task_id, lot, why)
+INNER JOIN /*schema*/dead AS d ON d.task_id = given.task_id
+INNER JOIN /*schema*/task AS t ON t.id = d.task_id
 ON CONFLICT (operation_id, task_id) DO NOTHING
-RETURNING task_id
+RETURNING task_id, state
 
 -- name: advance
 -- 1 operation, 2 last letter that the filter chose

@@ -23,12 +23,12 @@ GROUP BY o.queue
 -- name: ready
 -- Ready tasks of each queue, counted up to a limit.
 -- 1 queues, 2 limit
-SELECT given.queue, some.tasks
+SELECT given.queue, found.tasks
 FROM unnest($1::text[]) AS given (queue)
 CROSS JOIN LATERAL (
     SELECT count(*) AS tasks
     FROM (SELECT 1 FROM /*schema*/ready AS r WHERE r.queue = given.queue LIMIT $2) AS counted
-) AS some
+) AS found
 
 -- name: canary_tries
 -- 1 operation

@@ -14,8 +14,8 @@ ORDER BY in_canary, lot, task_id
 LIMIT $6
 
 -- name: live_retries
--- Whether retries of other tasks wait for the budget of an upstream or of the system, or are due.
--- 1 upstream, 2 now
+-- Whether retries of other tasks wait for the budget of an upstream or of the system.
+-- 1 upstream
 SELECT EXISTS (SELECT 1 FROM /*schema*/waiting WHERE held_by = 'system' AND held_by <> '')
     OR EXISTS (SELECT 1 FROM /*schema*/waiting WHERE held_by = 'upstream' AND held_by <> '' AND upstream = $1)
 
@@ -27,11 +27,14 @@ SELECT
     d.task_id, d.queue, d.function, d.tenant, d.reason, d.error_class, d.message, d.run, d.worker_id, d.started_at,
     d.failed_at, d.upstream, t.queue AS task_queue, t.attempts, t.parks, t.crashes, t.losses, t.releases,
     t.rule_attempts, t.redrives, t.redriven_at, t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at
-FROM carray($2) AS given
-CROSS JOIN /*schema*/operation_task AS o ON o.operation_id = $1 AND o.task_id = given.value AND o.state = 'chosen'
-CROSS JOIN /*schema*/dead AS d ON d.task_id = o.task_id AND d.run = o.run
-CROSS JOIN /*schema*/task AS t ON t.id = d.task_id
+FROM /*schema*/operation_task AS o
+INNER JOIN /*schema*/dead AS d ON d.task_id = o.task_id AND d.run = o.run
+INNER JOIN /*schema*/task AS t ON t.id = d.task_id
+WHERE o.operation_id = $1
+    AND o.task_id = ANY ($2::uuid[])
+    AND o.state = 'chosen'
 ORDER BY d.task_id
+FOR UPDATE OF d
 
 -- name: sent
 -- 1 task ids, 2 letters before as JSON, 3 operation, 4 now

@@ -24,7 +24,7 @@ GROUP BY o.queue
 -- Ready tasks of a queue, counted up to a limit.
 -- 1 queue, 2 limit
 SELECT ?1, count(*)
-FROM (SELECT 1 FROM ready WHERE queue = ?1 LIMIT ?2) AS some
+FROM (SELECT 1 FROM ready WHERE queue = ?1 LIMIT ?2) AS found
 
 -- name: canary_tries
 -- 1 operation

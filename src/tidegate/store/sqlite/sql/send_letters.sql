@@ -14,8 +14,8 @@ ORDER BY in_canary, lot, task_id
 LIMIT ?6
 
 -- name: live_retries
--- Whether retries of other tasks wait for the budget of an upstream or of the system, or are due.
--- 1 upstream, 2 now
+-- Whether retries of other tasks wait for the budget of an upstream or of the system.
+-- 1 upstream
 SELECT EXISTS (SELECT 1 FROM waiting WHERE held_by = 'system' AND held_by <> '')
     OR EXISTS (SELECT 1 FROM waiting WHERE held_by = 'upstream' AND held_by <> '' AND upstream = ?1)
 

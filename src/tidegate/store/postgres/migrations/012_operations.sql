@@ -1,4 +1,4 @@
--- 011: operations: what people do to many tasks at once, and the letters of each redrive, so that maintenance can send
+-- 012: operations: what people do to many tasks at once, and the letters of each redrive, so that maintenance can send
 -- them little by little and a person can follow, stop and undo it.
 -- Locks: none that matter, because the tables are new. Older code runs on: it does not advance operations.
 
@@ -63,5 +63,6 @@ CREATE TABLE /*schema*/operation_task (
 CREATE INDEX operation_task_next ON /*schema*/operation_task (
     operation_id, state, queue, upstream, function, in_canary, lot
 );
+CREATE INDEX operation_task_canary ON /*schema*/operation_task (operation_id) WHERE in_canary = 1;
 CREATE INDEX operation_task_first ON /*schema*/operation_task (operation_id, first_at) WHERE first_at IS NOT NULL;
 CREATE INDEX operation_task_task ON /*schema*/operation_task (task_id);

@@ -1,4 +1,4 @@
--- 011: operations: what people do to many tasks at once, and the letters of each redrive, so that maintenance can send
+-- 012: operations: what people do to many tasks at once, and the letters of each redrive, so that maintenance can send
 -- them little by little and a person can follow, stop and undo it.
 -- Locks: none that matter, because the tables are new. Older code runs on: it does not advance operations.
 
@@ -58,5 +58,6 @@ CREATE TABLE operation_task (
     PRIMARY KEY (operation_id, task_id)
 ) WITHOUT ROWID;
 CREATE INDEX operation_task_next ON operation_task (operation_id, state, queue, upstream, function, in_canary, lot);
+CREATE INDEX operation_task_canary ON operation_task (operation_id) WHERE in_canary = 1;
 CREATE INDEX operation_task_first ON operation_task (operation_id, first_at) WHERE first_at IS NOT NULL;
 CREATE INDEX operation_task_task ON operation_task (task_id);
