@@ -25,6 +25,7 @@ EMPTY = [
 """Pages that need nothing but an empty directory."""
 ELSEWHERE = {
     "debug-a-dead-task": "tests/cli/test_cli_replay.py runs the command on stored tasks",
+    "redrive-many-dead-letters": "tests/cli/test_cli_dead.py runs the commands on stored tasks",
     "test-your-tasks": "its own test runs what it shows",
 }
 
