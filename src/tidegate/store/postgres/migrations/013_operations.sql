@@ -1,4 +1,4 @@
--- 012: operations: what people do to many tasks at once, and the letters of each redrive, so that maintenance can send
+-- 013: operations: what people do to many tasks at once, and the letters of each redrive, so that maintenance can send
 -- them little by little and a person can follow, stop and undo it.
 -- Locks: none that matter, because the tables are new. Older code runs on: it does not advance operations.
 
