@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import assert_never
 
+from tidegate.deadletter.policy.batch import plan_batch
 from tidegate.deadletter.policy.canary import pick_canary
 from tidegate.deadletter.policy.judgement import Judgement, Verdict, judge_canary, judge_feeding
-from tidegate.deadletter.policy.pace import plan_batch
 from tidegate.domain.text import counted, format_duration
 from tidegate.errors import StoreError
 from tidegate.store.live_workers import declared_functions, load_live_workers
@@ -121,7 +121,7 @@ class OperationRunner:
             return await self._store.set_operation_state(
                 operation.id, operation.revision, OperationState.FEEDING, ""
             )
-        if not facts.lanes and operation.state is OperationState.FEEDING:
+        if not facts.channels and operation.state is OperationState.FEEDING:
             if not facts.untried:
                 await self._end(operation, OperationState.DONE, "")
             return False
@@ -130,11 +130,11 @@ class OperationRunner:
     async def _send(self, operation: OperationRow, facts: FeedFacts) -> bool:
         """Send one batch. Return whether it sent any, so that the next one may follow."""
         workers = await load_live_workers(self._store, facts.now)
-        pace = plan_batch(facts, workers, unfinished=operation.unfinished)
-        sending = await self._store.send_letters(operation, pace.lanes) if pace.lanes else Sending()
+        plan = plan_batch(facts, workers, unfinished=operation.unfinished)
+        sending = await self._store.send_letters(operation, plan.channels) if plan.channels else Sending()
         if sending is None:
             return False
-        note = pace.waits_for or _held_note(sending) or _canary_note(operation, facts)
+        note = plan.waits_for or _held_note(sending) or _canary_note(operation, facts)
         if note != operation.note:
             await self._store.set_operation_note(operation.id, note)
         return sending.sent > 0

@@ -169,7 +169,7 @@ class LetterRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class LetterChannel:
     """Letters that wait for the same thing: one queue, upstream and function."""
 
     queue: str
@@ -201,7 +201,7 @@ class FirstTry:
 class FeedFacts:
     """What decides how many letters of an operation may be sent now, from one snapshot."""
 
-    lanes: tuple[Lane, ...]
+    channels: tuple[LetterChannel, ...]
     """With chosen letters; during the canary, only its letters count."""
     first_tries: tuple[FirstTry, ...]
     """Of the canary while it runs; else the latest of all."""

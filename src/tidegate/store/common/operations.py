@@ -21,7 +21,7 @@ from tidegate.store.operation_rows import (
     ENDED,
     FeedFacts,
     FirstTry,
-    Lane,
+    LetterChannel,
     LetterRow,
     LetterState,
     NewOperation,
@@ -222,19 +222,21 @@ async def begin_canary(db: Session, operation: OperationRow, picks: Sequence[Str
 async def read_feed(db: Session, operation: OperationRow) -> FeedFacts:
     """Return what decides how many letters may be sent now."""
     sql, in_canary = db.sql("read_feed"), operation.state is OperationState.CANARY
-    lanes = tuple(Lane(*row) for row in await db.rows(sql["lanes"], operation.id, int(in_canary)))
+    channels = tuple(
+        LetterChannel(*row) for row in await db.rows(sql["channels"], operation.id, int(in_canary))
+    )
     untried: dict[str, int] = {}
     unclaimed: dict[str, int] = {}
     for queue, sent, ready in await db.rows(sql["untried"], operation.id):
         untried[queue], unclaimed[queue] = sent, ready
-    queues = sorted({lane.queue for lane in lanes})
+    queues = sorted({channel.queue for channel in channels})
     ready = await db.run_each(sql["ready"], [(queue,) for queue in queues], READY_LIMIT)
     if in_canary:
         tries = await db.rows(sql["canary_tries"], operation.id)
     else:
         tries = await db.rows(sql["latest_tries"], operation.id, LATEST_TRIES)
     return FeedFacts(
-        lanes=lanes,
+        channels=channels,
         first_tries=tuple(
             FirstTry(function, tenant, result == "failed") for function, tenant, result in tries
         ),
@@ -248,9 +250,9 @@ async def read_feed(db: Session, operation: OperationRow) -> FeedFacts:
 
 
 async def send_letters(
-    db: Session, operation: OperationRow, lanes: Sequence[Lane], redrive: Redrive
+    db: Session, operation: OperationRow, channels: Sequence[LetterChannel], redrive: Redrive
 ) -> Sending | None:
-    """Send up to so many letters of each lane, as far as the retry budget allows.
+    """Send up to so many letters of each channel, as far as the retry budget allows.
 
     Return what was sent; None if the operation has another revision now. Nothing goes to an upstream while
     retries of other tasks wait for its budget or for the system's.
@@ -262,16 +264,22 @@ async def send_letters(
     plan = Promotion(rows, now)
     picked: list[Any] = []
     held_by = ""
-    for lane in lanes:
-        if await db.value(sql["live_retries"], lane.upstream):
+    for channel in channels:
+        if await db.value(sql["live_retries"], channel.upstream):
             held_by = held_by or "retries"
             continue
         in_canary = int(operation.state is OperationState.CANARY)
         found = await db.column(
-            sql["pick"], operation.id, lane.queue, lane.upstream, lane.function, in_canary, lane.letters
+            sql["pick"],
+            operation.id,
+            channel.queue,
+            channel.upstream,
+            channel.function,
+            in_canary,
+            channel.letters,
         )
         for task in found:
-            if (held := plan.charge_or_hold_redrive(lane.upstream)) is not None:
+            if (held := plan.charge_or_hold_redrive(channel.upstream)) is not None:
                 held_by = held_by or held.by
                 break
             picked.append(task)

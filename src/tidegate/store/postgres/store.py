@@ -13,7 +13,7 @@ from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore, read, write
 from tidegate.store.operation_rows import (
-    Lane,
+    LetterChannel,
     NewOperation,
     OperationRow,
     Payloads,
@@ -299,9 +299,11 @@ class PostgresStore(CommonStore):
     redrive = write(dead_letters.redrive, notify=True)
     purge = write(dead_letters.purge)
 
-    async def send_letters(self, operation: OperationRow, lanes: Sequence[Lane]) -> Sending | None:
+    async def send_letters(
+        self, operation: OperationRow, channels: Sequence[LetterChannel]
+    ) -> Sending | None:
         sending = await self._write(
-            lambda db: operations.send_letters(db, operation, lanes, _redrive_within(db))
+            lambda db: operations.send_letters(db, operation, channels, _redrive_within(db))
         )
         if sending is not None and sending.sent:
             self._watch.committed()

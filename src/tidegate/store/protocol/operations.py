@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tidegate.store.operation_rows import (
     FeedFacts,
-    Lane,
+    LetterChannel,
     LetterRow,
     LetterState,
     NewOperation,
@@ -85,8 +85,10 @@ class Operations(Protocol):
     async def read_feed(self, operation: OperationRow) -> FeedFacts:
         """Return what decides how many letters may be sent now."""
 
-    async def send_letters(self, operation: OperationRow, lanes: Sequence[Lane]) -> Sending | None:
-        """Send up to so many letters of each lane, as far as gates and half the retry budget allow.
+    async def send_letters(
+        self, operation: OperationRow, channels: Sequence[LetterChannel]
+    ) -> Sending | None:
+        """Send up to so many letters of each channel, as far as gates and half the retry budget allow.
 
         Return what was sent; None if the operation has another revision now. A letter that is no longer dead,
         has died again, or whose unique name another task holds, is skipped. Nothing goes to an upstream while

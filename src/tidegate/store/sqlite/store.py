@@ -16,7 +16,7 @@ from tidegate.store.common.refusals import cannot_join
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore
 from tidegate.store.operation_rows import (
-    Lane,
+    LetterChannel,
     NewOperation,
     OperationRow,
     Payloads,
@@ -250,9 +250,11 @@ class SqliteStore(CommonStore):
     redrive = _on_connection(dead_letters.redrive)
     purge = _on_connection(dead_letters.purge)
 
-    async def send_letters(self, operation: OperationRow, lanes: Sequence[Lane]) -> Sending | None:
+    async def send_letters(
+        self, operation: OperationRow, channels: Sequence[LetterChannel]
+    ) -> Sending | None:
         return await self._write(
-            lambda db: operations.send_letters(db, operation, lanes, _redrive_within(db))
+            lambda db: operations.send_letters(db, operation, channels, _redrive_within(db))
         )
 
     async def redrive_now(

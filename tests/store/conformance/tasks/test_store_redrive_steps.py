@@ -351,11 +351,11 @@ async def test_a_step_planned_before_an_abort_sends_nothing(redrives: Redrives, 
     await redrives.runner.run_once()
     await redrives.runner.run_once()
     planned = await redrives.read(operation)
-    lanes = (await store.read_feed(planned)).lanes
+    channels = (await store.read_feed(planned)).channels
 
     await bulk.abort(store, operation.id, by="bob")
 
-    assert await store.send_letters(planned, lanes) is None
+    assert await store.send_letters(planned, channels) is None
     assert (await redrives.read(operation)).sent == 0
 
 

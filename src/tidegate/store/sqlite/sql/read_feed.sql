@@ -1,6 +1,6 @@
 -- read_feed: read what decides how many letters of an operation may be sent now.
 
--- name: lanes
+-- name: channels
 -- 1 operation, 2 whether only letters of the canary count
 SELECT queue, upstream, function, count(*)
 FROM operation_task

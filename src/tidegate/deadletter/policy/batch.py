@@ -14,7 +14,7 @@ from tidegate.domain.text import counted
 from tidegate.limits import gate as gates
 from tidegate.limits.settings import GateKind
 from tidegate.policy.live_workers import LiveWorkers
-from tidegate.store.operation_rows import FeedFacts, Lane
+from tidegate.store.operation_rows import FeedFacts, LetterChannel
 
 MOST_PER_STEP = 100
 """Letters in one transaction."""
@@ -27,16 +27,16 @@ IDLE_SHARE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How many letters of each lane may be sent now."""
+class BatchPlan:
+    """How many letters of each channel may be sent now."""
 
-    lanes: tuple[Lane, ...]
+    channels: tuple[LetterChannel, ...]
     waits_for: str = ""
-    """Why a lane gets nothing, for people; empty if every lane gets some."""
+    """Why a channel gets nothing, for people; empty if every channel gets some."""
 
 
-def plan_batch(facts: FeedFacts, workers: LiveWorkers, *, unfinished: int) -> Pace:
-    """Return how many letters of each lane may be sent now.
+def plan_batch(facts: FeedFacts, workers: LiveWorkers, *, unfinished: int) -> BatchPlan:
+    """Return how many letters of each channel may be sent now.
 
     Args:
         facts: What was read from the store.
@@ -45,39 +45,41 @@ def plan_batch(facts: FeedFacts, workers: LiveWorkers, *, unfinished: int) -> Pa
     """
     left = min(MOST_PER_STEP, MOST_UNFINISHED - unfinished)
     room: Counter[str] = Counter()
-    for queue in {lane.queue for lane in facts.lanes}:
+    for queue in {channel.queue for channel in facts.channels}:
         slots = workers.slots(queue)
         share = BUSY_SHARE if facts.ready.get(queue, 0) else IDLE_SHARE
         room[queue] = max(1, int(slots * share)) - facts.untried.get(queue, 0)
     planned, reasons = [], []
-    if left <= 0 and facts.lanes:
+    if left <= 0 and facts.channels:
         reasons.append(f"{counted(unfinished, 'letter')} that were sent have no outcome yet")
-    for lane in _fair(facts.lanes):
-        if blocked := _blocked_by(lane, facts, workers):
+    for channel in _fair(facts.channels):
+        if blocked := _blocked_by(channel, facts, workers):
             reasons.append(blocked)
             continue
-        letters = max(0, min(lane.letters, room[lane.queue], left))
+        letters = max(0, min(channel.letters, room[channel.queue], left))
         if letters:
-            planned.append(replace(lane, letters=letters))
-            room[lane.queue] -= letters
+            planned.append(replace(channel, letters=letters))
+            room[channel.queue] -= letters
             left -= letters
-    return Pace(tuple(planned), reasons[0] if reasons else "")
+    return BatchPlan(tuple(planned), reasons[0] if reasons else "")
 
 
-def _fair(lanes: Sequence[Lane]) -> list[Lane]:
-    """Return the lanes with the fewest letters first: a large one does not keep them waiting."""
-    return sorted(lanes, key=lambda lane: (lane.letters, lane.queue, lane.upstream, lane.function))
+def _fair(channels: Sequence[LetterChannel]) -> list[LetterChannel]:
+    """Return the channels with the fewest letters first: a large one does not keep them waiting."""
+    return sorted(
+        channels, key=lambda channel: (channel.letters, channel.queue, channel.upstream, channel.function)
+    )
 
 
-def _blocked_by(lane: Lane, facts: FeedFacts, workers: LiveWorkers) -> str:
-    """Return why no letter of this lane may be sent; empty if one may."""
-    if unserved := workers.unserved(lane.queue, lane.function):
+def _blocked_by(channel: LetterChannel, facts: FeedFacts, workers: LiveWorkers) -> str:
+    """Return why no letter of this channel may be sent; empty if one may."""
+    if unserved := workers.unserved(channel.queue, channel.function):
         return unserved
-    if (pause := facts.pauses.of(lane.queue, lane.function)) is not None:
+    if (pause := facts.pauses.of(channel.queue, channel.function)) is not None:
         return f"the {pause.kind} {pause.name} is paused"
     for row in facts.gates:
-        if (row.kind, row.name) == (GateKind.UPSTREAM, lane.upstream):
+        if (row.kind, row.name) == (GateKind.UPSTREAM, channel.upstream):
             gate = gates.gate_at(row.gate, row.limits, facts.now)
             if gates.admits_only_probes(gate):
-                return f"the gate of {lane.upstream} is {gate.state}"
+                return f"the gate of {channel.upstream} is {gate.state}"
     return ""
