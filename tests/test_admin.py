@@ -160,7 +160,8 @@ async def test_queues_are_counted_with_what_they_wait_for_and_when_they_drain(ap
     (queue,) = await app.admin.queues.list()
     assert (queue.queue, queue.ready, queue.blocked, queue.scheduled) == ("quick", 0, 2, 1)
     assert [(wait.by, wait.tasks) for wait in queue.waits] == [("workers", 2)]
-    assert queue.drain.kind is DrainKind.SECONDS
+    assert (queue.drain.kind, queue.drain.constraint) == (DrainKind.BLOCKED, "workers")
+    assert queue.drain.left_out[1] == "1 task scheduled"
     async with app.worker():
         (from_sync_code,) = await asyncio.to_thread(app.admin.workers.list_sync)
         (worker,) = await app.admin.workers.list()

@@ -235,7 +235,7 @@ async def test_queues_and_workers_are_shown_at_a_glance(app: Tidegate) -> None:
         await submit(api, "web:add", args=[1], delay_seconds=600)
         queues = (await client.get("/api/v1/queues")).json()["queues"]
         assert [(queue["queue"], queue["scheduled"]) for queue in queues] == [("default", 1)]
-        assert queues[0]["drain"] == {"kind": "seconds", "seconds": 0.0}
+        assert (queues[0]["drain"]["kind"], queues[0]["drain"]["seconds"]) == ("seconds", 0.0)
         workers = (await client.get("/api/v1/workers")).json()["workers"]
         assert [(worker["live"], worker["running"]) for worker in workers] == [(True, 0)]
 

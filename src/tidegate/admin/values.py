@@ -14,7 +14,6 @@ from tidegate.limits.values import GateState, ParkedBy
 from tidegate.operations.upstreams import describe_upstream, tasks_before
 from tidegate.policy.backlog import WaitReason
 from tidegate.policy.drain import Drain
-from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.rows import DeadLetterRow, QueueStats, TaskRow, WorkerRow
 from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
@@ -207,7 +206,7 @@ def queue_status(row: QueueStats) -> QueueStatus:
         done_last_minute=row.done_last_minute,
         done_last_10_minutes=row.done_last_10_minutes,
         waits=row.waits,
-        drain=estimate_drain(row),
+        drain=row.drain,
         pause=None if row.pause is None else pause_status(row.pause),
     )
 

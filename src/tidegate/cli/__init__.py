@@ -27,6 +27,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "enqueue": "Enqueue one task.",
     "status": "Show the queues, the upstreams and the live workers.",
     "stats": "Show what happened over hours and days: counts, times, tokens.",
+    "why": "Show when a queue will be empty, what decides that, and why its tasks wait.",
     "autoscale": "Show how many workers each pool should have now, and why.",
     "metrics": "Print the metrics in Prometheus' text format.",
     "tasks": "List, show, cancel and retry tasks, or change their priority.",

@@ -14,7 +14,6 @@ from tidegate.domain.text import counted
 from tidegate.limits.pauses import PauseKind
 from tidegate.operations.overview import read_queues
 from tidegate.operations.pauses import current_user, pause, tasks_left, wait_until_drained
-from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.rows import QueueStats
 
 name_argument = click.argument("name", metavar="QUEUE")
@@ -38,7 +37,7 @@ async def _list(location: StoreLocation, as_json: bool) -> None:
         queues, now = await read_queues(store), await store.now()
     if as_json:
         for stats in queues:
-            print_json(jsonable(stats) | {"drain": jsonable(estimate_drain(stats))})
+            print_json(jsonable(stats))
     else:
         print_queues(queues, now)
 

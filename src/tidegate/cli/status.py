@@ -25,7 +25,7 @@ from tidegate.domain.text import counted
 from tidegate.limits.pauses import PauseKind
 from tidegate.operations.overview import Overview, read_overview
 from tidegate.policy.backlog import WORKERS
-from tidegate.store.common.stats_builder import estimate_drain
+from tidegate.policy.drain import DrainKind
 from tidegate.store.controls import ControlKind
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.rows import QueueStats, WorkerRow
@@ -47,8 +47,9 @@ def command(watch: bool, location: StoreLocation, as_json: bool) -> None:
     READY tasks start as soon as a worker has a free slot. PACED tasks wait for a rate, token or in-flight
     limit. BLOCKED tasks cannot run: they are paused, their upstream is parked, or no live worker runs them.
     The lines below the table give the reasons, and what is paused. DRAINS IN is the expected time until the
-    ready and paced tasks are done, by their limits' rates, or else by the tasks finished in the last ten
-    minutes: "unknown" without any history, "never" if tasks wait and none finished.
+    ready and paced tasks are done, by the slots of the workers, the limits of the upstreams and the tasks
+    that arrive: "unknown" without any history, "never" if more arrive or none finish. `tidegate why QUEUE`
+    says what decides.
     """
     run(_show(location, watch, as_json))
 
@@ -68,7 +69,7 @@ async def _show(location: StoreLocation, watch: bool, as_json: bool) -> None:
 
 def overview_json(overview: Overview) -> dict[str, Any]:
     """Return the overview as JSON values."""
-    queues = [jsonable(stats) | {"drain": jsonable(estimate_drain(stats))} for stats in overview.queues]
+    queues = [jsonable(stats) for stats in overview.queues]
     workers = [
         {"worker_id": worker.id}
         | {name: value for name, value in jsonable(worker).items() if name != "id"}
@@ -111,12 +112,15 @@ def print_queues(queues: Sequence[QueueStats], now: float) -> None:
             *(getattr(stats, name) for name in _COUNTS),
             format_duration(None if stats.oldest_ready_at is None else max(0.0, now - stats.oldest_ready_at)),
             stats.done_last_minute,
-            "blocked" if stats.blocked and not (stats.ready or stats.paced) else estimate_drain(stats),
+            stats.drain,
         ]
         for stats in queues
     ]
     heads = ["QUEUE", *(name.upper() for name in _COUNTS), "OLDEST", "DONE/MIN", "DRAINS IN"]
     print_table(heads, rows, numbers=heads[1:], optional=_OPTIONAL_COUNTS, shorten=["QUEUE"])
+    for stats in queues:
+        if stats.drain.kind is DrainKind.NEVER:
+            click.echo(style(printable(f"{stats.queue} {stats.drain.describe()}"), "yellow"))
     _print_waits(queues)
     for stats in queues:
         if stats.pause is not None:

@@ -125,8 +125,8 @@ QUEUE_OLDEST_AGE = _gauge(
 )
 QUEUE_DRAIN = _gauge(
     "queue_drain_seconds",
-    "Estimated time until the runnable tasks are done: +Inf if tasks wait and none finished lately, NaN if no"
-    " task ever finished.",
+    "Estimated time until the runnable tasks are done: +Inf if more arrive than can be finished or none"
+    " finished lately, NaN if no task ever finished, 0 if all tasks are blocked.",
     "queue",
 )
 QUEUE_PAUSED = _gauge("queue_paused", "1 while a person has paused the queue, else 0.", "queue")

@@ -16,7 +16,6 @@ from tidegate.monitor.catalogue import Metric
 from tidegate.monitor.reading import Reading
 from tidegate.policy.backlog import WORKERS, WaitKind
 from tidegate.policy.drain import DrainKind
-from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.history_rows import EventKind
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.rows import QueueStats, WorkerRow
@@ -139,10 +138,10 @@ def _blocked_by_reason(stats: QueueStats) -> Mapping[str, int]:
 
 
 def _drain_seconds(stats: QueueStats) -> float:
-    drain = estimate_drain(stats)
+    drain = stats.drain
     if drain.seconds is not None:
         return drain.seconds
-    return math.inf if drain.kind is DrainKind.NEVER else math.nan
+    return {DrainKind.NEVER: math.inf, DrainKind.BLOCKED: 0.0}.get(drain.kind, math.nan)
 
 
 def _workers(reading: Reading) -> Iterator[Sample]:

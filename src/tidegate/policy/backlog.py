@@ -48,6 +48,8 @@ class ChannelCount(NamedTuple):
     tasks: int
     oldest_at: float
     """When the first of them became ready."""
+    priority: int = 1
+    """0 for interactive, 2 for bulk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,6 @@ class Backlog:
     """Tasks that cannot run."""
     oldest_at: float | None = None
     """When the oldest task that is not blocked became ready; None if there is none."""
-    limited: int = 0
-    """Tasks under a rate limit that are not blocked."""
-    limited_seconds: float = 0.0
-    """Seconds until the last of these may start, at the rate of their limits."""
     waits: list[WaitReason] = field(default_factory=list)
 
 
@@ -108,16 +106,6 @@ class GateStatus:
         if self.row.kind is GateKind.UPSTREAM:
             return f"upstream {self.row.name}"
         return f"rate limit of {self.row.name}"
-
-    @property
-    def has_rate_limit(self) -> bool:
-        """Whether it has a rate limit."""
-        return self._gate_check.seconds_until(1) is not None
-
-    def drain_seconds(self) -> float:
-        """Return the seconds until its rate limits allow the last of `tasks`; 0 if it has no rate limit."""
-        found = self._gate_check.seconds_until(max(1, self.tasks))
-        return 0.0 if found is None else found[0]
 
     def reasons(self, tasks: int = 1) -> list[str]:
         """Return why `tasks` tasks cannot all start now; empty if they can."""
@@ -157,7 +145,6 @@ class _QueueSorter:
     def __init__(self) -> None:
         self.backlog = Backlog()
         self._reasons: dict[tuple[WaitKind, str], tuple[int, GateStatus | Pause | None]] = {}
-        self._rate_limited: list[GateStatus] = []
 
     def add(self, channel: ChannelCount, statuses: Sequence[GateStatus], unserved: str) -> None:
         """Add a channel, the gates its tasks must pass, and why no worker runs it (empty if one does)."""
@@ -175,10 +162,6 @@ class _QueueSorter:
         self.backlog.oldest_at = channel.oldest_at if oldest is None else min(oldest, channel.oldest_at)
         if free < channel.tasks:
             self._add_reason(WaitKind.PACED, channel.tasks - free, min(statuses, key=_left))
-        rate_limited = [status for status in statuses if status.has_rate_limit]
-        if rate_limited:
-            self.backlog.limited += channel.tasks
-            self._rate_limited += rate_limited
 
     def add_paused(self, channel: ChannelCount, pause: Pause) -> None:
         """Add a channel whose queue or function is paused."""
@@ -191,7 +174,6 @@ class _QueueSorter:
             WaitReason(kind, *_format_reason(name, by, now), tasks)
             for (kind, name), (tasks, by) in self._reasons.items()
         ]
-        self.backlog.limited_seconds = max((each.drain_seconds() for each in self._rate_limited), default=0.0)
         return self.backlog
 
     def _add_reason(self, kind: WaitKind, tasks: int, by: GateStatus | Pause | str | None) -> None:

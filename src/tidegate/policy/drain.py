@@ -1,13 +1,13 @@
-"""Estimates when a queue's backlog clears: from the rate of its limits, or from recent completions."""
+"""When the backlog of a queue clears: the estimate, and the values that it is made from."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.domain.text import format_duration
-
-_MINUTE_SECONDS = 60.0
+from tidegate.policy.live_workers import ANY_QUEUE
 
 
 class DrainKind(StrEnum):
@@ -17,50 +17,131 @@ class DrainKind(StrEnum):
     UNKNOWN = "unknown"
     """No task of this queue has ever finished, so there is nothing to estimate from."""
     NEVER = "never"
-    """Tasks wait, and none finished in the last ten minutes."""
+    """More tasks arrive than can be finished, or tasks wait and none finished in the last ten minutes."""
+    BLOCKED = "blocked"
+    """Every task that waits is blocked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """An estimate of the time until a queue is empty."""
+    """An estimate of the time until the runnable and paced tasks of a queue are done."""
 
     kind: DrainKind
     seconds: float | None = None
     """The estimate; None unless the kind is `SECONDS`."""
+    constraint: str = ""
+    """What decides it: `slots`, `requests`, `in_flight`, `completions`, `gate`, `paused` or `workers`."""
+    text: str = ""
+    """The constraint with its numbers, for people."""
+    short_per_minute: float | None = None
+    """Set if it will never drain: how many more tasks a minute arrive than the constraint lets through."""
+    left_out: tuple[str, ...] = ()
+    """What is no part of the estimate, and why: blocked tasks, and those that wait for their moment."""
 
     def __str__(self) -> str:
         return self.kind.value if self.seconds is None else format_duration(self.seconds)
 
+    def describe(self) -> str:
+        """Return the estimate and what decides it, in one sentence."""
+        if self.kind is DrainKind.NEVER and self.short_per_minute is not None:
+            return f"will not drain, short by {self.short_per_minute:.3g} per minute: {self.text}"
+        if self.kind is DrainKind.NEVER:
+            return f"will not drain: {self.text}"
+        if self.kind is DrainKind.SECONDS:
+            return f"drains in {self}" + (f": {self.text}" if self.text else "")
+        return f"drain {self.kind.value}" + (f": {self.text}" if self.text else "")
 
-def drain_estimate(
-    *,
-    depth: int,
-    done: int,
-    history_seconds: float,
-    done_last_minute: int = 0,
-    limited: int = 0,
-    limited_seconds: float = 0.0,
-) -> Drain:
-    """Return the estimate for a queue.
 
-    For tasks under a rate limit the estimate follows from their limits. For other tasks it follows from the
-    rate of completions, in the last minute or the last ten minutes, whichever is higher: otherwise a queue
-    that was idle or blocked before would seem slow.
+EMPTY = Drain(DrainKind.SECONDS, 0.0)
+"""The estimate of a queue without a task."""
 
-    Args:
-        depth: The number of runnable and paced tasks, without blocked and waiting ones.
-        done: The number of tasks that reached a final state in `history_seconds`.
-        history_seconds: The length of the period: ten minutes, or less for a young queue; 0 if there is none.
-        done_last_minute: How many of `done` finished in the last 60 seconds.
-        limited: How many of `depth` are under a rate limit.
-        limited_seconds: Seconds until the last of these may start.
-    """
-    rest = depth - limited
-    if rest <= 0:
-        return Drain(DrainKind.SECONDS, limited_seconds)
-    if history_seconds <= 0:
-        return Drain(DrainKind.UNKNOWN)
-    if done == 0:
-        return Drain(DrainKind.NEVER)
-    rate = max(done / history_seconds, done_last_minute / min(_MINUTE_SECONDS, history_seconds))
-    return Drain(DrainKind.SECONDS, max(limited_seconds, rest / rate))
+
+@dataclass(frozen=True, slots=True)
+class DrainChannel:
+    """The tasks of one queue, upstream, function and priority that are not blocked."""
+
+    queue: str
+    upstream: str = ""
+    function: str = ""
+    priority: int = 1
+    runnable: int = 0
+    """Ready and paced tasks."""
+    running: int = 0
+    oldest_at: float | None = None
+    """When the first of them became ready."""
+    run_seconds: float | None = None
+    """How long a run took lately, on average; None if none ended."""
+    runs_per_task: float = 1.0
+    """Runs until a task is final, on average."""
+    arrivals: float = 0.0
+    """New tasks per second."""
+
+    @property
+    def work(self) -> float:
+        """Seconds that its tasks keep a slot busy, half of it over for those that run."""
+        return (self.runnable + self.running / 2) * self.slot_seconds
+
+    @property
+    def slot_seconds(self) -> float:
+        """Seconds that one task keeps a slot busy, over all its runs."""
+        return (self.run_seconds or 0.0) * self.runs_per_task
+
+
+@dataclass(frozen=True, slots=True)
+class DrainLimit:
+    """The limits of one gate."""
+
+    name: str
+    """For people: `upstream openai`, `rate limit of app:resize`."""
+    upstream: str = ""
+    function: str = ""
+    starts_per_second: float | None = None
+    """How many runs may start per second; None for any number."""
+    start_seconds: Callable[[int], float] | None = None
+    """Takes a number of runs. Returns the seconds until the last of them may start, if none arrive; None for
+    a steady pace that begins now."""
+    max_at_once: int | None = None
+    """How many runs may be in flight; None for any number."""
+
+    def covers(self, channel: DrainChannel) -> bool:
+        """Return whether tasks of this channel must pass the gate."""
+        if self.upstream:
+            return channel.upstream == self.upstream
+        return channel.function == self.function
+
+
+@dataclass(frozen=True, slots=True)
+class DrainWorker:
+    """A live worker."""
+
+    queues: Collection[str]
+    slots: int
+
+    def serves(self, queue: str) -> bool:
+        """Return whether it claims tasks of this queue."""
+        return ANY_QUEUE in self.queues or queue in self.queues
+
+
+@dataclass(frozen=True, slots=True)
+class DrainWork:
+    """What the estimates are made from."""
+
+    channels: Sequence[DrainChannel]
+    limits: Sequence[DrainLimit] = ()
+    workers: Sequence[DrainWorker] = ()
+    now: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHistory:
+    """What one queue finished lately, and its tasks that are no part of the estimate."""
+
+    done: int = 0
+    """Tasks that became final in `seconds`."""
+    seconds: float = 0.0
+    """The length of the period: ten minutes, or less for a young queue; 0 if no task ever finished."""
+    done_last_minute: int = 0
+    """How many of `done` in the last 60 seconds."""
+    left_out: tuple[str, ...] = ()
+    blocked_by: str = ""
+    """What blocks the most tasks: `gate`, `paused` or `workers`; empty for nothing."""

@@ -19,6 +19,7 @@ from tidegate.domain.states import State
 from tidegate.domain.usage import UsageTotals
 from tidegate.limits.pauses import Pause
 from tidegate.policy.backlog import WaitReason
+from tidegate.policy.drain import EMPTY, Drain
 
 # --- enqueue ---------------------------------------------------------------------------------------------
 
@@ -390,11 +391,9 @@ class QueueStats:
     done_last_10_minutes: int = 0
     history_seconds: float = 0.0
     """Length of the period for which completions were counted, at most 600; 0 if there were none."""
-    limited: int = 0
-    """How many ready and paced tasks have a rate limit."""
-    limited_seconds: float = 0.0
-    """Seconds until the last of these may start at the rate of their limits. Queues may share a limit."""
     waits: tuple[WaitReason, ...] = ()
     """Why tasks are paced or blocked."""
     pause: Pause | None = None
     """Set while a person has paused this queue."""
+    drain: Drain = EMPTY
+    """When its ready and paced tasks will be done, and what decides that."""

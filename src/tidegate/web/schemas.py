@@ -250,8 +250,17 @@ class DrainOut(msgspec.Struct):
     """Estimated time until the ready and paced tasks of a queue are done."""
 
     kind: str
-    """`seconds`; `unknown` without any history; `never` if no task finished in the last ten minutes."""
+    """`seconds`; `unknown` without any history; `never` if more tasks arrive than can be finished or none
+    finished in the last ten minutes; `blocked` if every task that waits is blocked."""
     seconds: float | None
+    constraint: str
+    """Decides: `slots`, `requests`, `in_flight`, `completions`, `gate`, `paused`, `workers` or empty."""
+    text: str
+    """The constraint with its numbers, for people."""
+    short_per_minute: float | None
+    """Of a queue that grows: how many more tasks a minute arrive than are let through."""
+    left_out: list[str]
+    """What is no part of the estimate, and why: blocked tasks, and those that wait for their moment."""
 
 
 class PauseOut(msgspec.Struct):

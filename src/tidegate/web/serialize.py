@@ -10,7 +10,6 @@ import msgspec
 from tidegate.codec.plain import unstorable
 from tidegate.limits.pauses import Pause
 from tidegate.store.access import AuditEntry
-from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.history_rows import DeathCountRow, FailureGroupRow
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.rows import DeadLetterRow, HistoryRow, QueueStats, StoredResult, TaskRow, WorkerRow
@@ -106,10 +105,10 @@ def to_dead_letter_out(dead_letter: DeadLetterRow) -> DeadLetterOut:
 
 def to_queue_out(stats: QueueStats) -> QueueOut:
     """Return the statistics of a queue as the API shows them."""
-    drain = estimate_drain(stats)
+    drain = {name: getattr(stats.drain, name) for name in DrainOut.__struct_fields__}
     shown: dict[str, Any] = {
         "waits": [WaitOut(wait.kind.value, wait.by, wait.reason, wait.tasks) for wait in stats.waits],
-        "drain": DrainOut(drain.kind.value, drain.seconds),
+        "drain": DrainOut(**drain | {"kind": stats.drain.kind.value, "left_out": list(stats.drain.left_out)}),
         "pause": None if stats.pause is None else to_pause_out(stats.pause),
     }
     plain = {name: getattr(stats, name) for name in QueueOut.__struct_fields__ if name not in shown}

@@ -11,7 +11,7 @@ from tidegate.domain.spec import Priority, Window
 from tidegate.domain.states import State
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.policy.backlog import WaitKind
-from tidegate.store.common.stats_builder import estimate_drain
+from tidegate.policy.drain import Drain, DrainKind
 from tidegate.store.live_workers import load_live_workers
 from tidegate.store.protocol import Store
 from tidegate.store.rows import QueueStats
@@ -39,7 +39,8 @@ async def test_each_state_is_counted_by_queue(build: Build, clock: SettableClock
     assert found["only retrying"].retrying == 3
     assert found["only scheduled"].scheduled == 4
     assert found["only dead"].dead == 5
-    assert found["a\x01"] == QueueStats("a\x01", ready=2, oldest_ready_at=START)
+    unknown = Drain(DrainKind.UNKNOWN, text="no task of it has finished yet")
+    assert found["a\x01"] == QueueStats("a\x01", ready=2, oldest_ready_at=START, drain=unknown)
 
 
 async def test_oldest_ready_is_the_task_that_has_waited_longest(build: Build, clock: SettableClock) -> None:
@@ -180,10 +181,8 @@ async def test_tasks_over_a_rate_limit_are_paced_and_drain_at_its_rate(
         now = await stats(build)
         assert (now.ready, now.blocked) == (0, 0)
         clock.advance(2.0)
-    assert now.paced == now.limited
-    assert estimate_drain(now).seconds == pytest.approx(2.0 * (62 - 5), abs=2.5), (
-        "not by the idle time before"
-    )
+    assert now.drain.constraint == "requests"
+    assert now.drain.seconds == pytest.approx(2.0 * (62 - 5), abs=2.5), "not by the idle time before"
 
 
 async def test_unserved_tasks_are_blocked_if_unserved_is_given(build: Build) -> None:

@@ -9,8 +9,8 @@ import msgspec
 
 from tidegate.limits.admission import upstreams_to_count
 from tidegate.limits.pauses import Pauses
-from tidegate.policy.backlog import Backlog, ChannelCount, UnservedReason, count_backlogs
-from tidegate.store.common import control, gates
+from tidegate.policy.backlog import ChannelCount, UnservedReason, count_backlogs
+from tidegate.store.common import control, drains, gates
 from tidegate.store.common.session import Session
 from tidegate.store.common.stats_builder import QueueStatsBuilder, first_window_minute
 from tidegate.store.common.text import storable
@@ -25,7 +25,10 @@ async def get_queue_stats(db: Session, unserved: UnservedReason | None = None) -
     sql, now = db.sql("get_queue_stats"), await db.now()
     builder, first = QueueStatsBuilder(), first_window_minute(now)
     pauses = Pauses(await control.list_pauses(db))
-    builder.add_backlogs(await _backlogs(db, now, unserved, pauses))
+    gate_rows = await gates.rows(db)
+    in_flight = await gates.in_flight(db, now, upstreams_to_count(gate_rows, now))
+    ready = [ChannelCount(*row) for row in await db.rows(sql["ready"])]
+    builder.add_backlogs(count_backlogs(ready, gate_rows, in_flight, now, unserved, pauses))
     builder.add_pauses(pauses)
     builder.add_counts("running", await db.rows(sql["running"]))
     builder.add_waiting(await db.rows(sql["waiting"]))
@@ -33,7 +36,10 @@ async def get_queue_stats(db: Session, unserved: UnservedReason | None = None) -
     builder.add_batches(await db.rows(sql["enqueue_batch_task"]))
     builder.add_finished(await db.rows(sql["done"], first, int(now // 60) - 1), now)
     builder.set_history(now, dict(map(tuple, await db.rows(sql["done_ever"]))))
-    return builder.build()
+    work = await drains.get_drain_work(
+        db, now, ready=ready, gate_rows=gate_rows, in_flight=in_flight, pauses=pauses, unserved=unserved
+    )
+    return builder.build(work)
 
 
 async def save_manifest(db: Session, app: str, manifest: Mapping[str, Any]) -> None:
@@ -46,12 +52,3 @@ async def load_manifests(db: Session) -> dict[str, dict[str, Any]]:
     """Return the stored manifests by application."""
     rows = await db.rows(db.sql("load_manifests")["all"])
     return {app: msgspec.json.decode(body, type=dict[str, Any]) for app, body in rows}
-
-
-async def _backlogs(
-    db: Session, now: float, unserved: UnservedReason | None, pauses: Pauses
-) -> dict[str, Backlog]:
-    every = await gates.rows(db)
-    channels = [ChannelCount(*row) for row in await db.rows(db.sql("get_queue_stats")["ready"])]
-    in_flight = await gates.in_flight(db, now, upstreams_to_count(every, now))
-    return count_backlogs(channels, every, in_flight, now, unserved, pauses)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from tidegate.domain.text import counted
 from tidegate.limits.pauses import Pauses
-from tidegate.policy.backlog import Backlog
-from tidegate.policy.drain import Drain, drain_estimate
+from tidegate.policy.backlog import WORKERS, Backlog, WaitKind, WaitReason
+from tidegate.policy.drain import DrainWork, QueueHistory
+from tidegate.policy.drain_estimate import estimate_drains
 from tidegate.store.rows import QueueStats
 
 WINDOW_MINUTES = 10
@@ -34,8 +37,6 @@ class QueueStatsBuilder:
                 paced=backlog.paced,
                 blocked=backlog.blocked,
                 oldest_ready_at=backlog.oldest_at,
-                limited=backlog.limited,
-                limited_seconds=backlog.limited_seconds,
                 waits=tuple(backlog.waits),
             )
 
@@ -86,21 +87,38 @@ class QueueStatsBuilder:
             elif queue in self._firsts:
                 mine["history_seconds"] = max(1.0, now - self._firsts[queue])
 
-    def build(self) -> list[QueueStats]:
-        """Return the statistics of each queue, by name."""
-        return [QueueStats(queue, **self._by_queue[queue]) for queue in sorted(self._by_queue)]
+    def build(self, work: DrainWork) -> list[QueueStats]:
+        """Return the statistics of each queue, by name, with its drain estimate.
+
+        Args:
+            work: All work that is not blocked.
+        """
+        found = [QueueStats(queue, **self._by_queue[queue]) for queue in sorted(self._by_queue)]
+        drains = estimate_drains(work, {stats.queue: _history_of(stats) for stats in found})
+        return [replace(stats, drain=drains[stats.queue]) for stats in found]
 
 
-def estimate_drain(stats: QueueStats) -> Drain:
-    """Return the drain estimate of a queue."""
-    return drain_estimate(
-        depth=stats.ready + stats.paced,
-        done=stats.done_last_10_minutes,
-        history_seconds=stats.history_seconds,
-        done_last_minute=stats.done_last_minute,
-        limited=stats.limited,
-        limited_seconds=stats.limited_seconds,
+def _history_of(stats: QueueStats) -> QueueHistory:
+    blocked = sorted(
+        (wait for wait in stats.waits if wait.kind is WaitKind.BLOCKED), key=lambda wait: -wait.tasks
     )
+    left_out = [f"{counted(wait.tasks, 'task')} blocked: {wait.by}: {wait.reason}" for wait in blocked]
+    waiting = {"retrying": stats.retrying, "scheduled": stats.scheduled, "held": stats.held}
+    left_out += [f"{counted(tasks, 'task')} {state}" for state, tasks in waiting.items() if tasks]
+    return QueueHistory(
+        stats.done_last_10_minutes,
+        stats.history_seconds,
+        stats.done_last_minute,
+        tuple(left_out),
+        _block_name(blocked[0]) if blocked else "",
+    )
+
+
+def _block_name(wait: WaitReason) -> str:
+    """Return what blocks tasks: `workers`, `paused` or `gate`."""
+    if wait.by == WORKERS:
+        return "workers"
+    return "paused" if wait.by.startswith(("queue ", "function ")) else "gate"
 
 
 def count_in_last_minute(last_minute: int, this_minute: int, now: float) -> int:

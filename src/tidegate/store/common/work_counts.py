@@ -19,7 +19,7 @@ async def get_work(db: Session) -> Work:
     def of(queue: str, upstream: str, function: str) -> ChannelWork:
         return found.setdefault((queue, upstream, function), ChannelWork(queue, upstream, function))
 
-    for queue, upstream, function, tasks, _ in await db.rows(db.sql("get_queue_stats")["ready"]):
+    for queue, upstream, function, tasks, *_ in await db.rows(db.sql("get_queue_stats")["ready"]):
         of(queue, upstream, function).runnable += tasks
     for queue, upstream, function, tasks in await db.rows(sql["due"], now):
         of(queue, upstream, function).runnable += tasks

@@ -29,3 +29,44 @@ FROM (
 ) AS counted
 GROUP BY queue, upstream, function
 HAVING sum(runs) > 0
+
+-- name: lately
+-- Enqueued tasks by minute.
+-- 1 first minute
+SELECT queue, upstream, function, minute, sum(enqueued)::bigint
+FROM (
+    SELECT queue, upstream, function, minute, enqueued
+    FROM /*schema*/rollup
+    WHERE minute >= $1
+    UNION ALL
+    SELECT queue, upstream, function, minute, enqueued
+    FROM /*schema*/tally
+    WHERE minute >= $1
+) AS counted
+WHERE enqueued > 0
+GROUP BY queue, upstream, function, minute
+
+-- name: run_times
+-- Time and number of the runs that ended lately, and the number of tasks that became final.
+-- 1 first minute
+SELECT queue, upstream, function, sum(run_seconds), sum(runs)::bigint, sum(ends)::bigint
+FROM (
+    SELECT
+        queue, upstream, function, run_seconds, succeeded + dead + cancelled + retried + released AS runs,
+        succeeded + dead + cancelled AS ends
+    FROM /*schema*/rollup
+    WHERE minute >= $1
+    UNION ALL
+    SELECT
+        queue, upstream, function, run_seconds, succeeded + dead + cancelled + retried + released,
+        succeeded + dead + cancelled
+    FROM /*schema*/tally
+    WHERE minute >= $1
+) AS counted
+GROUP BY queue, upstream, function
+HAVING sum(runs) > 0
+
+-- name: running_by_priority
+SELECT queue, upstream, function, priority, count(*)
+FROM /*schema*/running
+GROUP BY queue, upstream, function, priority

@@ -1,8 +1,8 @@
 -- get_queue_stats: count by queue from the state tables and the roll-up. Finished tasks are never scanned.
 
 -- name: ready
--- By channel. The priority is only in GROUP BY, because the index is in its order.
-SELECT queue, upstream, function, count(*), min(ready_at)
+-- By channel.
+SELECT queue, upstream, function, count(*), min(ready_at), priority
 FROM ready
 GROUP BY queue, priority, upstream, function
 

@@ -29,3 +29,44 @@ FROM (
 )
 GROUP BY queue, upstream, function
 HAVING sum(runs) > 0
+
+-- name: lately
+-- Enqueued tasks by minute.
+-- 1 first minute
+SELECT queue, upstream, function, minute, sum(enqueued)
+FROM (
+    SELECT queue, upstream, function, minute, enqueued
+    FROM rollup
+    WHERE minute >= ?1
+    UNION ALL
+    SELECT queue, upstream, function, minute, enqueued
+    FROM tally
+    WHERE minute >= ?1
+) AS counted
+WHERE enqueued > 0
+GROUP BY queue, upstream, function, minute
+
+-- name: run_times
+-- Time and number of the runs that ended lately, and the number of tasks that became final.
+-- 1 first minute
+SELECT queue, upstream, function, sum(run_seconds), sum(runs), sum(ends)
+FROM (
+    SELECT
+        queue, upstream, function, run_seconds, succeeded + dead + cancelled + retried + released AS runs,
+        succeeded + dead + cancelled AS ends
+    FROM rollup
+    WHERE minute >= ?1
+    UNION ALL
+    SELECT
+        queue, upstream, function, run_seconds, succeeded + dead + cancelled + retried + released,
+        succeeded + dead + cancelled
+    FROM tally
+    WHERE minute >= ?1
+) AS counted
+GROUP BY queue, upstream, function
+HAVING sum(runs) > 0
+
+-- name: running_by_priority
+SELECT queue, upstream, function, priority, count(*)
+FROM running
+GROUP BY queue, upstream, function, priority

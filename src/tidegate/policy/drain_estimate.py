@@ -1,0 +1,113 @@
+"""Estimates when the backlog of each queue clears, and names the constraint that decides.
+
+A queue clears when the slowest of its constraints has let its tasks through. Blocked tasks are no part of an
+estimate. Paced tasks are, at the rate of their limit. Queues that share slots or a limit share it with all
+work that is at least as urgent. New tasks arrive at the steady rate of the last minutes: a batch that was
+just enqueued is backlog, not a rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from tidegate.policy.drain import Drain, DrainChannel, DrainKind, DrainWork, QueueHistory
+from tidegate.policy.drain_constraints import CONSTRAINTS, Bound, per_minute
+
+BUSY_SECONDS = 60.0
+"""A queue whose oldest runnable task has waited this long was never empty in the last minute. So what it
+finished in that minute is what it can finish."""
+STUCK_SECONDS = 600.0
+"""A queue of which nothing finished or ran while a task waited this long does not move."""
+_MEASURED_SHARE = 0.8
+"""What was finished decides only if it is less than this share of what the constraints allow."""
+_IGNORED_MINUTES = 2
+"""The busiest minutes of enqueues are no part of the steady rate: they are batches."""
+
+
+def estimate_drains(work: DrainWork, histories: Mapping[str, QueueHistory]) -> dict[str, Drain]:
+    """Return the estimate of each queue that has an entry in `histories`."""
+    by_queue: dict[str, list[DrainChannel]] = defaultdict(list)
+    for channel in work.channels:
+        by_queue[channel.queue].append(channel)
+    return {
+        queue: _estimate(work, queue, by_queue.get(queue, ()), history)
+        for queue, history in histories.items()
+    }
+
+
+def steady_rate(counts: Sequence[int]) -> float:
+    """Return how many tasks arrive per second, from the counts of full minutes; 0 for few minutes.
+
+    The busiest minutes are left out, so that a batch of many tasks is no rate.
+    """
+    kept = sorted(counts)[: max(0, len(counts) - _IGNORED_MINUTES)]
+    return sum(kept) / (60.0 * len(kept)) if kept else 0.0
+
+
+def _estimate(work: DrainWork, queue: str, channels: Sequence[DrainChannel], history: QueueHistory) -> Drain:
+    own = [channel for channel in channels if channel.runnable]
+    if not own:
+        if history.blocked_by:
+            text = history.left_out[0] if history.left_out else ""
+            return Drain(DrainKind.BLOCKED, None, history.blocked_by, text, None, history.left_out)
+        return Drain(DrainKind.SECONDS, 0.0, left_out=history.left_out)
+    least_urgent = max(channel.priority for channel in own)
+    ahead = [channel for channel in work.channels if channel.priority <= least_urgent]
+    bounds = [bound for constraint in CONSTRAINTS for bound in constraint(work, ahead, queue)]
+    slowest = max(bounds, key=lambda bound: bound.seconds, default=None)
+    has_slots = any(bound.constraint == "slots" for bound in bounds)
+    is_limited = all(any(channel in bound.channels for bound in bounds) for channel in own)
+    measured = _measured(work, own, history)
+    if history.seconds > 0 and history.done == 0 and _is_stuck(work, own):
+        text = "none finished or ran in the last ten minutes"
+        return Drain(DrainKind.NEVER, None, "completions", text, None, history.left_out)
+    if slowest is None or not (has_slots or is_limited):
+        if history.seconds <= 0:
+            return Drain(DrainKind.UNKNOWN, text="no task of it has finished yet", left_out=history.left_out)
+        if history.done == 0:
+            text = "none finished in the last ten minutes"
+            return Drain(DrainKind.NEVER, None, "completions", text, None, history.left_out)
+        slowest = max([measured, *bounds], key=lambda bound: bound.seconds)
+    elif (
+        _was_busy(work, own)
+        and history.done_last_minute
+        and slowest.seconds < _MEASURED_SHARE * measured.seconds
+    ):
+        slowest = measured
+    return _drain(slowest, history)
+
+
+def _drain(bound: Bound, history: QueueHistory) -> Drain:
+    if math.isinf(bound.seconds):
+        short = max(0.0, bound.short_per_minute)
+        return Drain(DrainKind.NEVER, None, bound.constraint, bound.text, short, history.left_out)
+    return Drain(DrainKind.SECONDS, bound.seconds, bound.constraint, bound.text, None, history.left_out)
+
+
+def _measured(work: DrainWork, own: Sequence[DrainChannel], history: QueueHistory) -> Bound:
+    """Return the bound by what the queue finished in the last minute or ten minutes, whichever is faster.
+
+    Otherwise a queue that was idle or blocked before would seem slow.
+    """
+    lately = history.done_last_minute / min(60.0, max(1.0, history.seconds))
+    rate = max(history.done / max(1.0, history.seconds), lately)
+    tasks = sum(channel.runnable for channel in own)
+    arriving = sum(channel.arrivals for channel in own)
+    text = f"{per_minute(rate)} finished lately"
+    return Bound("completions", own, tasks, rate, arriving, 1.0, text)
+
+
+def _was_busy(work: DrainWork, own: Sequence[DrainChannel]) -> bool:
+    """Return whether tasks of a queue waited all through the last minute."""
+    return _waited_seconds(work, own) >= BUSY_SECONDS
+
+
+def _is_stuck(work: DrainWork, own: Sequence[DrainChannel]) -> bool:
+    """Return whether tasks of a queue have waited for ten minutes while none of it runs."""
+    return _waited_seconds(work, own) >= STUCK_SECONDS and not any(channel.running for channel in own)
+
+
+def _waited_seconds(work: DrainWork, own: Sequence[DrainChannel]) -> float:
+    return work.now - min((channel.oldest_at or work.now for channel in own), default=work.now)
