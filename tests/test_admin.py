@@ -399,6 +399,27 @@ async def test_each_method_has_a_twin_for_sync_code_with_the_same_parameters(
     for name, method in methods.items():
         if not name.endswith("_sync"):
             twin = methods[f"{name}_sync"]
-            assert inspect.iscoroutinefunction(method)
+            assert inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
             assert inspect.signature(twin).parameters == inspect.signature(method).parameters
     assert len(methods) % 2 == 0
+
+
+async def test_dead_letters_are_exported_and_found_by_their_fingerprint(app: Tidegate) -> None:
+    ids = await dead_tasks(app, 3)
+    letters = app.admin.dead_letters
+    exported = [letter async for letter in letters.export()]
+    assert sorted(letter.task_id for letter in exported) == sorted(ids)
+    (group,) = await letters.groups()
+    assert {letter.fingerprint for letter in exported} == {group.fingerprint}
+    assert await letters.count(fingerprint=group.fingerprint[:8], since="1h") == 3
+    assert await letters.count(fingerprint=group.fingerprint, before="1h") == 0
+    assert [letter async for letter in letters.export(queue="none")] == []
+    (surge,) = await letters.surges(by="fingerprint")
+    assert (surge.key, surge.surge.count.now) == (group.fingerprint, 3)
+
+
+def test_dead_letters_are_exported_from_sync_code(tmp_path: Path) -> None:
+    application = make_app(tmp_path)
+    assert list(application.admin.dead_letters.export_sync()) == []
+    assert application.admin.dead_letters.surges_sync() == []
+    application.close()

@@ -42,6 +42,7 @@ TABLE: dict[tuple[str, str], str] = {
     ("GET", "/api/v1/dead-letters"): "viewer operator admin",
     ("POST", "/api/v1/dead-letters/redrive"): "operator admin",
     ("POST", "/api/v1/dead-letters/purge"): "operator admin",
+    ("GET", "/api/v1/dead-letters/export"): "viewer operator admin",
     ("GET", "/api/v1/dead-letters/groups"): "viewer operator admin, whole",
     ("GET", "/api/v1/dead-letters/surges"): "viewer operator admin, whole",
     ("GET", "/api/v1/dead-letters/statistics"): "viewer operator admin, whole",

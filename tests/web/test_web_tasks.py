@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from typing import Any
 
@@ -454,3 +455,27 @@ async def test_the_start_page_describes_the_api_and_shows_no_tasks(app: Tidegate
         assert task.id not in page.text
         for link in re.findall(r'href="([^"]+)"', page.text):
             assert (await client.get(f"/{link}")).status_code == (401 if "openapi" in link else 200)
+
+
+async def test_dead_letters_are_exported_as_lines_and_found_by_fingerprint_and_time(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        ids = await dead(api, 3, "because")
+        lines = [
+            json.loads(line) for line in (await client.get("/api/v1/dead-letters/export")).text.splitlines()
+        ]
+        assert sorted(line["task_id"] for line in lines[:-1]) == sorted(ids)
+        assert lines[-1] == {"complete": True, "count": 3}
+        fingerprint = lines[0]["fingerprint"]
+        for query, count in (
+            (f"fingerprint={fingerprint}", 3),
+            ("fingerprint=" + "0" * 16, 0),
+            ("since=1h", 3),
+            ("before=1h", 0),
+        ):
+            found = (await client.get(f"/api/v1/dead-letters?{query}")).json()
+            assert len(found["dead_letters"]) == count, query
+            lines = (await client.get(f"/api/v1/dead-letters/export?{query}")).text.splitlines()
+            assert len(lines) == count + 1, query
+        assert (await client.get("/api/v1/dead-letters?fingerprint=xyz")).status_code == 422
+        (surge,) = (await client.get("/api/v1/dead-letters/surges?by=fingerprint")).json()["surges"]
+        assert (surge["key"], surge["count"]["now"], surge["surges"]) == (fingerprint, 3, False)

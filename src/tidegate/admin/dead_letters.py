@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import AsyncIterator, Iterator
 from typing import Unpack
 
 from tidegate.admin.history_values import DeathCount, FailureGroup, death_count, failure_group
@@ -12,6 +13,7 @@ from tidegate.admin.values import DeadLetter, dead_letter, dead_letter_of_task
 from tidegate.domain.readers import Seconds, whole_option
 from tidegate.operations import dead_letters, history
 from tidegate.operations.bulk import redrive_settings
+from tidegate.operations.dead_export import read_letters
 from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, DeadLetterReport
 from tidegate.operations.history import DeathFilters, Step
 from tidegate.operations.pauses import current_user
@@ -58,6 +60,28 @@ class DeadLetterAdmin:
         """Same as `list`, from sync code."""
         return run_sync(self.list(after=after, limit=limit, **filters))
 
+    async def export(self, **filters: Unpack[DeadLetterFilters]) -> AsyncIterator[DeadLetter]:
+        """Yield all dead letters that match, the latest failure first; without a filter all of them.
+
+        They are read a page at a time, so any number fits into memory.
+
+        Raises:
+            OptionError: A value is invalid.
+        """
+        store = await self._source.opened_store()
+        async for row in read_letters(store, await dead_letters.task_filter(store, filters)):
+            yield dead_letter(row)
+
+    def export_sync(self, **filters: Unpack[DeadLetterFilters]) -> Iterator[DeadLetter]:
+        """Same as `export`, from sync code."""
+        letters = self.export(**filters)
+
+        async def following() -> DeadLetter | None:
+            return await anext(letters, None)
+
+        while (letter := run_sync(following())) is not None:
+            yield letter
+
     async def get(self, task_id: str) -> DeadLetter:
         """Return one dead letter.
 
@@ -68,7 +92,7 @@ class DeadLetterAdmin:
         store = await self._source.opened_store()
         row = await read_dead_task(store, task_id)
         result = await store.get_result(row.id)
-        return dead_letter_of_task(row, "" if result is None else result.error_class)
+        return dead_letter_of_task(row, result)
 
     def get_sync(self, task_id: str) -> DeadLetter:
         """Same as `get`, from sync code."""

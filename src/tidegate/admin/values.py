@@ -15,7 +15,7 @@ from tidegate.operations.upstreams import describe_upstream, tasks_before
 from tidegate.policy.backlog import WaitReason
 from tidegate.policy.drain import Drain
 from tidegate.store.live_workers import is_live, late_seconds
-from tidegate.store.rows import DeadLetterRow, QueueStats, TaskRow, WorkerRow
+from tidegate.store.rows import DeadLetterRow, QueueStats, StoredResult, TaskRow, WorkerRow
 from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
 
 
@@ -112,6 +112,8 @@ class DeadLetter:
     redrives: int
     redriven_at: datetime | None
     labels: Mapping[str, str]
+    fingerprint: str | None = None
+    """Of its failure, as in its `FailureGroup`. None for a moment after an upgrade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +256,16 @@ def dead_letter(row: DeadLetterRow) -> DeadLetter:
         redrives=row.redrives,
         redriven_at=to_datetime_or_none(row.redriven_at),
         labels=row.labels,
+        fingerprint=row.fingerprint,
     )
 
 
-def dead_letter_of_task(row: TaskRow, error_class: str) -> DeadLetter:
+def dead_letter_of_task(row: TaskRow, result: StoredResult | None) -> DeadLetter:
     """Return the public form of a dead task's row.
 
     Args:
         row: The row.
-        error_class: The class of its last failure's error, which the row does not hold.
+        result: What the row does not hold: the class of its error, and its fingerprint.
     """
     return DeadLetter(
         task_id=row.id,
@@ -270,7 +273,7 @@ def dead_letter_of_task(row: TaskRow, error_class: str) -> DeadLetter:
         queue=row.queue,
         tenant=row.tenant or None,
         reason=row.reason,
-        error_class=error_class,
+        error_class="" if result is None else result.error_class,
         message=row.message,
         failed_at=to_datetime(row.finished_at or row.enqueued_at),
         run=row.run,
@@ -278,6 +281,7 @@ def dead_letter_of_task(row: TaskRow, error_class: str) -> DeadLetter:
         redrives=row.redrives,
         redriven_at=to_datetime_or_none(row.redriven_at),
         labels=row.labels,
+        fingerprint=None if result is None else result.fingerprint,
     )
 
 

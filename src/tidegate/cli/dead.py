@@ -5,12 +5,9 @@ What only reads the history of deaths is in `dead_statistics`.
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,11 +15,12 @@ from tidegate.cli.common import (
     StoreLocation,
     dry_run_option,
     json_option,
-    load_app,
     location_options,
     opened_store,
     run,
 )
+from tidegate.cli.dead_export import export_command
+from tidegate.cli.dead_filters import choice_options, filter_options
 from tidegate.cli.dead_statistics import groups_command, stats_command
 from tidegate.cli.dead_surges import surges_command
 from tidegate.cli.operation_rendering import print_started
@@ -30,93 +28,17 @@ from tidegate.cli.output import print_json, print_message
 from tidegate.cli.redrive_options import redrive_options
 from tidegate.cli.rendering import dead_letter_json, print_dead_letters, show_task
 from tidegate.cli.tasks import exit_code_of, print_answers
-from tidegate.cli.values import as_age_or_moment, as_labels, as_named_value, as_task_id, strict_json
+from tidegate.cli.values import as_task_id, strict_json
 from tidegate.domain.text import counted
-from tidegate.errors import NotAcceptedError
 from tidegate.operations import dead_letters
 from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters
 from tidegate.operations.pauses import current_user
-from tidegate.operations.recorded_task import read_recorded
 from tidegate.operations.tasks import full_id, read_dead_task, read_task
 from tidegate.store.operation_rows import RedriveSettings
 from tidegate.store.protocol import Store
 
 if TYPE_CHECKING:
     from tidegate.application.core import Core
-    from tidegate.operations.regression_test import RegressionTest
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-_HOW_TO_CHOOSE = "give ids, a filter, or --all for every dead letter: one of the three"
-_FILTERS = (
-    click.option("--queue", metavar="NAME", help="Only this queue."),
-    click.option("--function", metavar="NAME", help="Only this task function, by its full name."),
-    click.option("--reason", metavar="WORD", help="Only this reason: content_policy, crash…"),
-    click.option("--error", "error_class", metavar="CLASS", help="Only this error class, with its module."),
-    click.option("--tenant", metavar="NAME", help="Only this tenant."),
-    click.option(
-        "--label",
-        "labels",
-        metavar="NAME=VALUE",
-        type=as_named_value,
-        multiple=True,
-        help="Only with this label. Repeatable.",
-    ),
-    click.option(
-        "--before",
-        metavar="WHEN",
-        type=as_age_or_moment,
-        help="Only failures before this time (ISO 8601 with offset) or older than an age (7d).",
-    ),
-)
-
-
-def filter_options(command: Command) -> Command:
-    """Add the options that filter dead letters; the command receives them as its argument `filters`."""
-
-    @functools.wraps(command)
-    def with_filters(
-        *args: Any,
-        queue: str | None,
-        function: str | None,
-        reason: str | None,
-        error_class: str | None,
-        tenant: str | None,
-        labels: Sequence[tuple[str, str]],
-        before: datetime | float | None,
-        **options: Any,
-    ) -> Any:
-        filters = DeadLetterFilters(
-            queue=queue,
-            function=function,
-            reason=reason,
-            error_class=error_class,
-            tenant=tenant,
-            labels=as_labels(labels),
-            before=before,
-        )
-        return command(*args, filters=filters, **options)
-
-    decorated: Any = with_filters
-    for option in reversed(_FILTERS):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
-
-
-def choice_options(command: Command) -> Command:
-    """Add ids, filters and `--all`; the command receives `task_ids`, None for a filter, and `filters`."""
-
-    @functools.wraps(command)
-    def with_choice(*args: Any, task_ids: Sequence[str], everything: bool, **options: Any) -> Any:
-        ids = task_ids or None
-        dead_letters.require_one_choice(ids, options["filters"], everything=everything, fix=_HOW_TO_CHOOSE)
-        return command(*args, task_ids=ids, **options)
-
-    decorated: Any = click.option("--all", "everything", is_flag=True, help="Select every dead letter.")(
-        with_choice
-    )
-    ids_argument = click.argument("task_ids", metavar="[ID]...", nargs=-1, type=as_task_id)
-    return ids_argument(filter_options(decorated))  # type: ignore[no-any-return]
 
 
 @click.group()
@@ -127,6 +49,7 @@ def command() -> None:
 command.add_command(stats_command)
 command.add_command(groups_command)
 command.add_command(surges_command)
+command.add_command(export_command)
 
 
 @command.command("ls")
@@ -178,70 +101,6 @@ async def _show(location: StoreLocation, task_id: str, with_args: bool, as_json:
     async with opened_store(location) as store:
         row = await read_dead_task(store, task_id)
         await show_task(store, row, with_args=with_args, as_json=as_json)
-
-
-@command.command("export")
-@click.argument("task_id", metavar="ID", type=as_task_id)
-@click.option("--as-test", is_flag=True, help="Write a pytest that reproduces the failure.")
-@click.option(
-    "--out",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write to this new file, or into this directory.",
-)
-@location_options
-@json_option
-def export_command(
-    task_id: str, as_test: bool, out: Path | None, location: StoreLocation, as_json: bool
-) -> None:
-    """Write one dead letter as a test, with its arguments; secrets in them are replaced by stars.
-
-    Needs the application that declares the function: --app, or the configured one. The test uses
-    tidegate.testing, and passes while the fault is there.
-    """
-    if not as_test:
-        raise click.UsageError("choose what to write: --as-test")
-    core = load_app(None) if location.application is None else location.application
-    test = run(_as_test(location, task_id, core))
-    path = (
-        None if out is None else _write_new_file(out / test.file_name if out.is_dir() else out, test.source)
-    )
-    if as_json:
-        facts = {"kind": test.kind, "file": str(path or test.file_name), "masked": test.masked}
-        print_json(facts | ({"source": test.source} if path is None else {}))
-    elif path is None:
-        click.echo(test.source, nl=False)
-    else:
-        click.echo(path)
-    if test.masked:
-        print_message(f"secrets were replaced by *** in: {', '.join(test.masked)}")
-    print_message("the arguments may hold private data: read the test before you commit it")
-
-
-def _write_new_file(path: Path, text: str) -> Path:
-    """Write a file that must not exist yet, and return its path.
-
-    Raises:
-        NotAcceptedError: It exists.
-        UsageError: It cannot be written.
-    """
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise NotAcceptedError(
-            f"{path} exists already; nothing was written", fix="choose another file with --out"
-        ) from None
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
-    return path
-
-
-async def _as_test(location: StoreLocation, task_id: str, core: Core) -> RegressionTest:
-    from tidegate.operations.regression_test import write_test
-
-    async with opened_store(location) as store:
-        return write_test(await read_recorded(store, task_id, only_dead=True), core)
 
 
 @command.command("redrive")

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypedDict
 
-from tidegate.domain.readers import Seconds, instant_option, require_names, seconds_option
+from tidegate.domain.readers import Seconds, require_names
 from tidegate.domain.states import State
 from tidegate.errors import UsageError
 from tidegate.operations import bulk
 from tidegate.operations.bulk import PLAIN_SETTINGS
+from tidegate.operations.fingerprints import full_fingerprint
+from tidegate.operations.history import past_moment
 from tidegate.store.operation_rows import Payloads, RedriveSettings
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, TaskFilter
@@ -33,6 +35,10 @@ class DeadLetterFilters(TypedDict, total=False):
     error_class: str | None
     """Dotted name of the exception class."""
     labels: Mapping[str, str] | None
+    fingerprint: str | None
+    """16 hex digits, or the first ones of a known fingerprint, as `tidegate dead groups` shows them."""
+    since: datetime | Seconds | None
+    """Only failed at this moment or later; a duration is an age: `"24h"` for the last day."""
     before: datetime | Seconds | None
     """Only failed before this moment; a duration is an age: `"7d"` for longer than a week ago."""
 
@@ -100,6 +106,7 @@ async def task_filter(store: Store, filters: DeadLetterFilters) -> TaskFilter:
         OptionError: A value is invalid.
     """
     require_names(filters, DeadLetterFilters.__annotations__)
+    now = await store.now()
     return TaskFilter(
         queue=filters.get("queue"),
         function=filters.get("function"),
@@ -107,18 +114,14 @@ async def task_filter(store: Store, filters: DeadLetterFilters) -> TaskFilter:
         reason=filters.get("reason"),
         error_class=filters.get("error_class"),
         labels=filters.get("labels") or {},
-        before=_moment(filters.get("before"), await store.now()),
+        before=_moment("before", filters.get("before"), now),
+        fingerprint=await full_fingerprint(store, filters.get("fingerprint")),
+        since=_moment("since", filters.get("since"), now),
     )
 
 
-def _moment(before: datetime | Seconds | None, now: float) -> float | None:
-    if before is None:
-        return None
-    return (
-        instant_option("before", before)
-        if isinstance(before, datetime)
-        else now - seconds_option("before", before)
-    )
+def _moment(option: str, value: datetime | Seconds | None, now: float) -> float | None:
+    return None if value is None else past_moment(option, value, now)
 
 
 async def preview(

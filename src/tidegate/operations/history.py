@@ -139,9 +139,9 @@ async def history_range(store: Store, filters: DeathFilters) -> HistoryRange:
 
 async def _range(store: Store, filters: HistoryFilters) -> HistoryRange:
     now = await store.now()
-    since = _moment("since", filters.get("since") or DEFAULT_SINCE, now)
+    since = past_moment("since", filters.get("since") or DEFAULT_SINCE, now)
     given_until = filters.get("until")
-    until = now if given_until is None else _moment("until", given_until, now)
+    until = now if given_until is None else past_moment("until", given_until, now)
     if since >= until:
         raise OptionError(
             "since is not before until",
@@ -168,7 +168,7 @@ def require_few_periods(which: HistoryRange, step_minutes: int) -> None:
         )
 
 
-def _moment(option: str, value: datetime | Seconds, now: float) -> float:
+def past_moment(option: str, value: datetime | Seconds, now: float) -> float:
     """Return the moment of a datetime, of an ISO 8601 text, or of an age."""
     if isinstance(value, datetime):
         return instant_option(option, value)

@@ -274,6 +274,8 @@ class StoredResult:
     reason: str = ""
     error_class: str = ""
     message: str = ""
+    fingerprint: str | None = None
+    """Of the failure of a dead task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +320,10 @@ class TaskFilter:
     labels: Mapping[str, str] = field(default_factory=dict)
     before: float | None = None
     """For dead letters: failed before this moment. For other tasks: enqueued before it."""
+    fingerprint: str | None = None
+    """Of dead letters only."""
+    since: float | None = None
+    """For dead letters: failed at this moment or later."""
 
     @property
     def is_empty(self) -> bool:
@@ -344,6 +350,8 @@ class DeadLetterRow:
     run: int
     counters: Counters
     labels: Mapping[str, str]
+    fingerprint: str | None = None
+    """None: written by older code, until maintenance adds it."""
 
 
 class CancelStatus(StrEnum):

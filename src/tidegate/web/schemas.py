@@ -203,6 +203,8 @@ class DeadLetterOut(msgspec.Struct):
     redrives: int
     """How many times it was redriven before."""
     labels: dict[str, str]
+    fingerprint: str | None
+    """Of its failure: `groups` has the group. Null for a moment after an upgrade."""
 
 
 class DeadLetterPage(msgspec.Struct):

@@ -144,6 +144,7 @@ class StoredDeadLetter(NamedTuple):
     releases: int
     rule_attempts: str | None
     labels: str | None
+    fingerprint: str | None
 
 
 class _CountedRow(Protocol):
@@ -254,6 +255,7 @@ def build_dead_letter(row: StoredDeadLetter, format_id: FormatId) -> DeadLetterR
         run=row.run,
         counters=counters_of(row),
         labels=decode_labels(row.labels),
+        fingerprint=row.fingerprint,
     )
 
 

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from tidegate.store.common.columns import StoredDeadLetter, build_dead_letter
-from tidegate.store.common.filters import filter_parameters
+from tidegate.store.common.filters import dead_letter_parameters
 from tidegate.store.common.session import Session
 from tidegate.store.operation_rows import RedriveTerms
 from tidegate.store.rows import DeadLetterRow, TaskFilter
 
 
 async def list_dead_letters(
-    db: Session, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
+    db: Session,
+    task_filter: TaskFilter,
+    *,
+    after: str | None = None,
+    after_failed_at: float | None = None,
+    limit: int = 50,
 ) -> list[DeadLetterRow]:
     """Return dead letters, latest failure first, starting after the id `after`.
 
     `after` may be a task that was redriven since. If it was purged, this returns the first page again, so
-    that a loop that purges each page comes to its end.
+    that a loop that purges each page comes to its end; not if `after_failed_at` is given.
     """
     if _excludes_dead(task_filter):
         return []
     sql = db.sql("list_dead_letters")
     last = None if after is None else db.id(after)
-    moment = None if last is None else await db.value(sql["moment"], last)
-    rows = await db.rows(sql["page"], *filter_parameters(task_filter), moment, last, limit)
+    moment = after_failed_at
+    if moment is None and last is not None:
+        moment = await db.value(sql["moment"], last)
+    rows = await db.rows(sql["page"], *dead_letter_parameters(task_filter), moment, last, limit)
     return [build_dead_letter(row, db.text) for row in map(StoredDeadLetter._make, rows)]
 
 
@@ -30,7 +37,7 @@ async def count_dead_letters(db: Session, task_filter: TaskFilter) -> int:
     """Return how many dead letters match."""
     if _excludes_dead(task_filter):
         return 0
-    found: int = await db.value(db.sql("count_dead_letters")["count"], *filter_parameters(task_filter))
+    found: int = await db.value(db.sql("count_dead_letters")["count"], *dead_letter_parameters(task_filter))
     return found
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tidegate.domain.failure import Failure
-from tidegate.domain.fingerprint import Fingerprint, fingerprint_of
-from tidegate.store.common.outcomes import EndedRunRow, UnsuccessfulOutcome, get_failure
+from tidegate.domain.fingerprint import Fingerprint
+from tidegate.domain.states import State
+from tidegate.store.common.outcomes import EndedRunRow, TaskTransition
 from tidegate.store.common.periods import WHOLE_TIME, days_of, minutes_of
 from tidegate.store.common.session import Session
-from tidegate.store.common.text import storable
 from tidegate.store.history_rows import DeathCountRow, FailureGroupRow, HistoryRange
 
 
@@ -26,35 +25,40 @@ class _Group(NamedTuple):
 
 @dataclass(slots=True)
 class DeathTotals:
-    """The deaths of one batch of outcomes, by group."""
+    """The deaths of one batch of outcomes by group, and the failures that get a fingerprint."""
 
     _groups: dict[str, Fingerprint] = field(default_factory=dict)
     _tasks: dict[_Group, list[Any]] = field(default_factory=dict)
 
-    def add(self, task_id: Any, run: EndedRunRow, outcome: UnsuccessfulOutcome) -> None:
-        """Count the death of a task, by its id in stored form."""
-        failure = get_failure(outcome)
-        if failure is None:
+    def add(self, task_id: Any, run: EndedRunRow, transition: TaskTransition) -> None:
+        """Count the death of a task, by its id in stored form, and describe a failure with a fingerprint."""
+        found = transition.fingerprint
+        if found is None:
             return
-        found = _storable_fingerprint(failure)
         self._groups[found.id] = found
-        group = _Group(run.queue, run.function, run.upstream, str(failure.reason), found.id)
-        self._tasks.setdefault(group, []).append(task_id)
+        if transition.state is State.DEAD:
+            reason = transition.attempt_record.reason
+            group = _Group(run.queue, run.function, run.upstream, reason, found.id)
+            self._tasks.setdefault(group, []).append(task_id)
 
     async def write(self, db: Session, now: float) -> None:
-        """Store the counts at the minute of `now`. Without deaths no statement is run."""
-        if not self._tasks:
+        """Store the counts at the minute of `now`. Without a fingerprint no statement is run."""
+        if not self._groups:
             return
         sql = db.sql("deaths")
-        described = sorted(
-            (each.id, each.error_class, each.shape, each.frame) for each in self._groups.values()
-        )
-        await db.run_each(sql["describe"], described)
-        await db.run_each(sql["add"], list(self._rows(now)))
+        await describe(db, self._groups.values())
+        if self._tasks:
+            await db.run_each(sql["add"], list(self._rows(now)))
 
     def _rows(self, now: float) -> Iterator[tuple[Any, ...]]:
         for group, tasks in self._tasks.items():
             yield (int(now // 60), *group, len(tasks), now, tasks[-1])
+
+
+async def describe(db: Session, found: Iterable[Fingerprint]) -> None:
+    """Store what the failures with these fingerprints have in common."""
+    rows = sorted({(each.id, each.error_class, each.shape, each.frame) for each in found})
+    await db.run_each(db.sql("deaths")["describe"], rows)
 
 
 async def count_deaths(db: Session, which: HistoryRange, *, step_minutes: int) -> list[DeathCountRow]:
@@ -136,8 +140,3 @@ def _failure_group_row(
         tuple(sorted(group.reasons)),
         db.text(example),
     )
-
-
-def _storable_fingerprint(failure: Failure) -> Fingerprint:
-    found = fingerprint_of(failure)
-    return Fingerprint(found.id, storable(found.error_class), storable(found.shape), storable(found.frame))

@@ -24,6 +24,11 @@ def filter_parameters(task_filter: TaskFilter) -> tuple[str | float | None, ...]
     )
 
 
+def dead_letter_parameters(task_filter: TaskFilter) -> tuple[str | float | None, ...]:
+    """Return those of `filter_parameters`, and the fingerprint and the moment from which they failed."""
+    return (*filter_parameters(task_filter), task_filter.fingerprint, task_filter.since)
+
+
 def statements_for(state: State) -> tuple[str, ...]:
     """Return the names of the statements of `list_tasks` that find tasks of a state."""
     if state in WAITING:

@@ -25,6 +25,7 @@ class StoredOutcome(NamedTuple):
     message: str
     stopped: str | None
     asked: str | None
+    fingerprint: str | None
 
 
 class StoredAttempt(NamedTuple):
@@ -114,7 +115,13 @@ def build_stored_result(row: StoredOutcome) -> StoredResult | None:
         message = row.asked or row.stopped or ""
         return StoredResult(State.CANCELLED, b"", "", reason=str(Reason.CANCELLED), message=redact(message))
     return StoredResult(
-        State.DEAD, b"", "", reason=row.reason, error_class=row.error_class, message=redact(row.message)
+        State.DEAD,
+        b"",
+        "",
+        reason=row.reason,
+        error_class=row.error_class,
+        message=redact(row.message),
+        fingerprint=row.fingerprint,
     )
 
 

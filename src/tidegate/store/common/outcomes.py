@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tidegate.codec.tags import CODEC
-from tidegate.domain.failure import GATE_REASONS, Failure, Reason
+from tidegate.domain.failure import GATE_REASONS, Failure, Reason, Verdict
+from tidegate.domain.fingerprint import Fingerprint, fingerprint_of
 from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Retrying, Succeeded
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
@@ -73,6 +74,8 @@ class TaskTransition:
     counter_changes: tuple[Any, ...]
     """First start; 1 or 0 to add to attempts, parks, crashes, losses and releases; the moment from which its
     total timeout is paused; reason and message of the failure. None where nothing changes."""
+    fingerprint: Fingerprint | None
+    """Of a death or of a failure without a rule."""
 
 
 def plan_transition(
@@ -88,14 +91,16 @@ def plan_transition(
         delay = min(outcome.delay_seconds, _NEXT_KEY_SECONDS)
         outcome = replace(outcome, delay_seconds=delay, failure=replace(outcome.failure, wait_seconds=None))
     state, due_at, rank = _next_state(now, run, outcome)
+    fingerprint = _fingerprint(outcome)
     return TaskTransition(
         state,
         attempt_record,
         due_at,
         rank,
-        _attempt_row(now, run, outcome, attempt_record, due_at),
+        _attempt_row(now, run, outcome, attempt_record, due_at, fingerprint),
         _budget_columns(now, run, outcome),
         _counter_changes(now, run, outcome),
+        fingerprint,
     )
 
 
@@ -168,7 +173,8 @@ def next_state_row(
             attempt_record.error_class,
             attempt_record.message,
         )
-        return (task_id, *letter, number, run.worker_id, run.started_at, now)
+        fingerprint = None if transition.fingerprint is None else transition.fingerprint.id
+        return (task_id, *letter, number, run.worker_id, run.started_at, now, fingerprint)
     return (task_id, number, run.worker_id, run.ready_at, run.started_at, now)
 
 
@@ -223,6 +229,19 @@ def _outcome_name(outcome: UnsuccessfulOutcome, *, is_cancelled: bool) -> str:
     return "retrying" if isinstance(outcome, Retrying) else "released"
 
 
+def _fingerprint(outcome: UnsuccessfulOutcome) -> Fingerprint | None:
+    failure = get_failure(outcome)
+    if failure is None or not (isinstance(outcome, Dead) or failure.verdict is Verdict.UNKNOWN):
+        return None
+    return storable_fingerprint(failure)
+
+
+def storable_fingerprint(failure: Failure) -> Fingerprint:
+    """Return the fingerprint of a failure, with texts that every store can hold."""
+    found = fingerprint_of(failure)
+    return Fingerprint(found.id, storable(found.error_class), storable(found.shape), storable(found.frame))
+
+
 def _reason(outcome: UnsuccessfulOutcome, failure: Failure | None) -> str:
     if failure is not None:
         return str(failure.reason)
@@ -235,6 +254,7 @@ def _attempt_row(
     outcome: UnsuccessfulOutcome,
     attempt_record: AttemptRecord,
     due_at: float | None,
+    fingerprint: Fingerprint | None,
 ) -> tuple[Any, ...]:
     failure = get_failure(outcome)
     evidence: tuple[Any, ...] = ("", None, "", "", "")
@@ -247,7 +267,8 @@ def _attempt_row(
             storable(failure.evidence),
         )
     head = (outcome.fence.run, run.worker_id, run.started_at, now)
-    return (*head, *attempt_record[:-1], *evidence, due_at, attempt_record.why)
+    name = None if fingerprint is None else fingerprint.id
+    return (*head, *attempt_record[:-1], *evidence, due_at, attempt_record.why, name)
 
 
 def _budget_columns(

@@ -17,6 +17,7 @@ from tidegate.store.common import (
     dead,
     deaths,
     due_schedules,
+    fingerprints,
     gates,
     operations,
     permits,
@@ -197,6 +198,13 @@ class CommonStore(Store):
     count_dead_letters = read(dead.count_dead_letters)
     count_deaths = read(deaths.count_deaths)
     list_failure_groups = read(deaths.list_failure_groups)
+    find_fingerprints = read(fingerprints.find_fingerprints)
+
+    async def add_fingerprints(self, limit: int = 500) -> int:
+        if not await self._read(fingerprints.has_unnamed):
+            return 0
+        return await self._write(lambda db: fingerprints.add_fingerprints(db, limit))
+
     counted_since = read(windows.counted_since)
     count_windows = read(windows.count_windows, snapshot=True)
     get_statistics = read(statistics.get_statistics, snapshot=True)

@@ -80,8 +80,7 @@ async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutco
     totals, deaths = RollupTotals(), DeathTotals()
     for task in ended:
         totals.add(now, task.run, task.transition.state, task.transition.attempt_record.reason)
-        if task.transition.state is State.DEAD:
-            deaths.add(task.task_id, task.run, task.outcome)
+        deaths.add(task.task_id, task.run, task.transition)
     await count(db, now, totals)
     await deaths.write(db, now)
     hooked = [ended_task(task.task_id, task.run, task.outcome.fence.run, task.transition) for task in ended]

@@ -131,9 +131,20 @@ class DeadLetters(Protocol):
     """What people do with dead tasks."""
 
     async def list_dead_letters(
-        self, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
+        self,
+        task_filter: TaskFilter,
+        *,
+        after: str | None = None,
+        after_failed_at: float | None = None,
+        limit: int = 50,
     ) -> list[DeadLetterRow]:
-        """Return at most `limit` dead letters, latest failure first, starting after the id `after`."""
+        """Return at most `limit` dead letters, latest failure first, starting after the id `after`.
+
+        If that letter may be gone by now, give the moment at which it failed too.
+        """
+
+    async def find_fingerprints(self, digits: str, *, limit: int = 2) -> list[str]:
+        """Return the known fingerprints that begin with these digits, in order."""
 
     async def count_dead_letters(self, task_filter: TaskFilter) -> int:
         """Return how many dead letters match."""

@@ -167,5 +167,8 @@ class Maintenance(Protocol):
         are deleted by `delete_expired`.
         """
 
+    async def add_fingerprints(self, limit: int = 500) -> int:
+        """Add fingerprints to deaths and failures without a rule that older code wrote; return how many."""
+
     async def checkpoint(self) -> None:
         """Do the back end's own upkeep (SQLite: checkpoint the write-ahead log)."""

@@ -57,8 +57,7 @@ def end_run(
     _spend(db, now, task, outcome, transition)
     _move_task(db, now, task, run, outcome.fence.run, transition)
     totals.add(now, run, transition.state, transition.attempt_record.reason)
-    if transition.state is State.DEAD:
-        deaths.add(task, run, outcome)
+    deaths.add(task, run, transition)
     if (ended := ended_task(task, run, outcome.fence.run, transition)) is not None:
         hooked.append(ended)
     return True

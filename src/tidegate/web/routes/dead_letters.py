@@ -1,11 +1,16 @@
-"""List, redrive and purge dead letters."""
+"""List, export, redrive and purge dead letters."""
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import Response
+from collections.abc import AsyncIterator
 
-from tidegate.operations.dead_letters import DeadLetterChoice, purge, redrive
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from tidegate.operations.dead_export import read_letters
+from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, purge, redrive, task_filter
+from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, TaskFilter
 from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.protected_routes import (
@@ -17,7 +22,7 @@ from tidegate.web.protected_routes import (
     principal_of,
 )
 from tidegate.web.request_schemas import TaskIdsRequest
-from tidegate.web.routes.tasks import After, Labels, Limit, Text, labels_of
+from tidegate.web.routes.tasks import After, Labels, Limit, Moment, Text, labels_of
 from tidegate.web.schemas import ActionOut, ActionsOut, DeadLetterPage
 from tidegate.web.serialize import to_dead_letter_out
 
@@ -26,6 +31,16 @@ _DONE = {200: ResponseSpec("The result for each task: `done`, `refused` or `unkn
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     """Register the routes."""
+    _add_read_routes(api, context)
+    _add_action_routes(api, context)
+
+
+def _add_read_routes(api: ProtectedRouter, context: ApiContext) -> None:
+    async def chosen(request: Request, labels: list[str] | None, **filters: str | None) -> TaskFilter:
+        """Return the filter; a token of a tenant sees its own dead letters only."""
+        filters["tenant"] = principal_of(request).tenant or filters.get("tenant")
+        given = DeadLetterFilters(labels=labels_of(labels), **filters)  # type: ignore[typeddict-item]
+        return await task_filter(await context.store(), given)
 
     @api.route(
         "GET",
@@ -37,21 +52,29 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         request: Request,
         queue: Text = None,
         function: Text = None,
+        tenant: Text = None,
         reason: Text = None,
         error_class: Text = None,
+        fingerprint: Text = None,
+        since: Moment | None = None,
+        before: Moment | None = None,
         label: Labels = None,
         after: After = None,
         limit: Limit = 50,
     ) -> Response:
         """Return one page of dead letters, the latest failure first."""
         limit = min(limit, context.settings.page_limit)
-        which = TaskFilter(
+        which = await chosen(
+            request,
+            label,
             queue=queue,
             function=function,
+            tenant=tenant,
             reason=reason,
             error_class=error_class,
-            tenant=principal_of(request).tenant,
-            labels=labels_of(label),
+            fingerprint=fingerprint,
+            since=since,
+            before=before,
         )
         dead_letters = await (await context.store()).list_dead_letters(which, after=after, limit=limit)
         following = dead_letters[-1].task_id if len(dead_letters) == limit else None
@@ -59,6 +82,52 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
             DeadLetterPage([to_dead_letter_out(dead_letter) for dead_letter in dead_letters], following)
         )
 
+    @api.route(
+        "GET",
+        "/api/v1/dead-letters/export",
+        AccessRule(READERS),
+        responses={200: ResponseSpec("Lines of JSON (NDJSON), one `DeadLetterOut` each")},
+    )
+    async def export_dead_letters(
+        request: Request,
+        queue: Text = None,
+        function: Text = None,
+        tenant: Text = None,
+        reason: Text = None,
+        error_class: Text = None,
+        fingerprint: Text = None,
+        since: Moment | None = None,
+        before: Moment | None = None,
+        label: Labels = None,
+    ) -> Response:
+        """Return all dead letters that match as lines of JSON, the latest failure first.
+
+        A response that ends without a line `{"complete":true,…}` was cut off.
+        """
+        which = await chosen(
+            request,
+            label,
+            queue=queue,
+            function=function,
+            tenant=tenant,
+            reason=reason,
+            error_class=error_class,
+            fingerprint=fingerprint,
+            since=since,
+            before=before,
+        )
+        return StreamingResponse(_lines(await context.store(), which), media_type="application/x-ndjson")
+
+
+async def _lines(store: Store, which: TaskFilter) -> AsyncIterator[bytes]:
+    count = 0
+    async for letter in read_letters(store, which):
+        yield msgspec.json.encode(to_dead_letter_out(letter)) + b"\n"
+        count += 1
+    yield msgspec.json.encode({"complete": True, "count": count}) + b"\n"
+
+
+def _add_action_routes(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route(
         "POST", "/api/v1/dead-letters/redrive", AccessRule(OPERATORS), body=TaskIdsRequest, responses=_DONE
     )

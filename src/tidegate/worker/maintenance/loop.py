@@ -22,6 +22,7 @@ CAPACITY_SECONDS = 60.0
 RETENTION_LIMIT = 1_000
 HISTORY_SECONDS = 60.0
 COMPACT_LIMIT = 1_000
+FINGERPRINT_LIMIT = 500
 RELEASE_LIMIT = 5_000
 OPERATION_STEP_SECONDS = 0.1
 """Time between two steps of a redrive, each a short transaction: other writers get their turn."""
@@ -119,5 +120,10 @@ class MaintenanceLoop:
         return deleted >= RETENTION_LIMIT
 
     async def compact_history(self) -> bool:
-        """Replace old counters by sums, one batch. Return whether there is more to do at once."""
-        return await self._store.compact_history(COMPACT_LIMIT) >= COMPACT_LIMIT
+        """Replace old counters by sums, and add missing fingerprints, one batch of each.
+
+        Return whether there is more to do at once.
+        """
+        named = await self._store.add_fingerprints(FINGERPRINT_LIMIT)
+        compacted = await self._store.compact_history(COMPACT_LIMIT)
+        return compacted >= COMPACT_LIMIT or named >= FINGERPRINT_LIMIT

@@ -12,6 +12,7 @@ from store_build import FAILED, START, Build, SettableClock, dead, retrying, suc
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.fingerprint import fingerprint_of
 from tidegate.domain.outcome import (
     Cancelled,
     Charge,
@@ -154,7 +155,9 @@ async def test_a_dead_task_is_stored_with_its_reason(build: Build, clock: Settab
     row = await build.row(fence.task_id)
     assert (row.state, row.finished_at, row.counters) == (State.DEAD, START + 1, Counters(attempts=1))
     result = await build.store.get_result(fence.task_id)
-    assert result == StoredResult(State.DEAD, b"", "", "network", "builtins.OSError", "connection reset")
+    assert result == StoredResult(
+        State.DEAD, b"", "", "network", "builtins.OSError", "connection reset", fingerprint_of(FAILED).id
+    )
 
 
 async def test_a_cancelled_run_has_its_reason(build: Build) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from store_build import FAILED, START, Build, SettableClock, dead, ids_of, retrying
 
 from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.fingerprint import fingerprint_of
 from tidegate.domain.outcome import Charge, Counters
 from tidegate.domain.states import State
+from tidegate.operations import dead_export
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, DeadLetterRow, TaskFilter
 
@@ -35,6 +39,7 @@ async def test_a_dead_letter_has_what_a_person_needs(build: Build, clock: Settab
             run=1,
             counters=Counters(attempts=1),
             labels={"a": "b"},
+            fingerprint=fingerprint_of(FAILED).id,
         )
     ]
 
@@ -212,3 +217,54 @@ async def test_the_reason_of_the_last_failure_stays_after_a_redrive(build: Build
     dead_tasks = await build.in_state(State.DEAD)
     await build.store.redrive([dead_tasks])
     assert (await build.row(dead_tasks)).reason == FAILED.reason
+
+
+async def test_dead_letters_are_found_by_fingerprint_and_by_the_time_of_their_death(
+    build: Build, clock: SettableClock
+) -> None:
+    other = Failure(Verdict.PERMANENT, Reason.REJECTED, "page 7 is empty", error_class="app.Empty")
+    ids = []
+    for failure in (FAILED, other, other):
+        task = await build.run(queue="q")
+        await build.done(dead(task.fence, failure=failure))
+        ids.append(task.fence.task_id)
+        clock.advance(10)
+    fingerprint = fingerprint_of(other).id
+
+    async def found(**which: Any) -> list[str]:
+        letters = await build.store.list_dead_letters(TaskFilter(**which))
+        assert await build.store.count_dead_letters(TaskFilter(**which)) == len(letters)
+        return [letter.task_id for letter in letters]
+
+    assert await found(fingerprint=fingerprint) == [ids[2], ids[1]]
+    assert await found(fingerprint="0" * 16) == []
+    assert await found(since=START + 10) == [ids[2], ids[1]]
+    assert await found(since=START + 10, before=START + 20) == [ids[1]]
+    assert await found(fingerprint=fingerprint, since=START + 11) == [ids[2]]
+    assert await build.store.find_fingerprints(fingerprint[:6]) == [fingerprint]
+    assert await build.store.find_fingerprints("0" * 6) == []
+
+
+async def test_a_page_continues_where_it_ended_although_its_last_letter_was_purged(
+    build: Build, clock: SettableClock
+) -> None:
+    ids = await many_dead(build, clock)
+    first = await build.store.list_dead_letters(TaskFilter(), limit=4)
+    await build.store.purge([first[-1].task_id])
+    rest = await build.store.list_dead_letters(
+        TaskFilter(), after=first[-1].task_id, after_failed_at=first[-1].failed_at
+    )
+    assert [letter.task_id for letter in (*first, *rest)] == ids[::-1]
+
+
+async def test_every_letter_is_exported_once_while_others_are_purged_and_die(
+    build: Build, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_export, "PAGE_SIZE", 2)
+    ids = await many_dead(build, clock, 7)
+    seen = []
+    async for letter in dead_export.read_letters(build.store, TaskFilter()):
+        seen.append(letter.task_id)
+        await build.store.purge([letter.task_id])
+        await build.in_state(State.DEAD)
+    assert seen == ids[::-1]

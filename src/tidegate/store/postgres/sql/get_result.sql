@@ -14,7 +14,8 @@ SELECT
         WHERE c.task_id = t.id AND c.kind = 'cancel requested'
         ORDER BY c.at DESC
         LIMIT 1
-    ) AS asked
+    ) AS asked,
+    d.fingerprint
 FROM /*schema*/task AS t
 LEFT JOIN /*schema*/archive AS a ON a.task_id = t.id
 LEFT JOIN /*schema*/dead AS d ON d.task_id = t.id

@@ -9,23 +9,34 @@ SELECT coalesce(
 )
 
 -- name: page
--- 1 queue, 2 function, 3 tenant, 4 reason, 5 error class, 6 moment before which they failed, 7 labels as
--- a JSON object (each NULL for any), 8 failure moment and 9 id after which to continue (NULL to start),
--- 10 how many at most
+-- The page is chosen from the index alone, then its other columns are read.
+-- 1 queue, 2 function, 3 tenant, 4 reason, 5 error class, 6 moment before which they failed, 7 labels as a JSON object,
+-- 8 fingerprint, 9 moment from which they failed (each NULL for any), 10 failure moment and 11 id after
+-- which to continue (NULL to start), 12 how many at most
 SELECT
     d.task_id, d.function, d.queue, d.tenant, p.args, p.codec_tag, d.reason, d.error_class, d.message,
     d.failed_at, t.redriven_at, t.redrives, d.run, t.attempts, t.parks, t.crashes, t.losses, t.releases,
-    t.rule_attempts, t.labels
-FROM /*schema*/dead AS d
-INNER JOIN /*schema*/task AS t ON t.id = d.task_id
-INNER JOIN /*schema*/payload AS p ON p.task_id = d.task_id
-WHERE ($1::text IS NULL OR d.queue = $1)
-    AND ($2::text IS NULL OR d.function = $2)
-    AND ($3::text IS NULL OR d.tenant = $3)
-    AND ($4::text IS NULL OR d.reason = $4)
-    AND ($5::text IS NULL OR d.error_class = $5)
-    AND ($6::float8 IS NULL OR d.failed_at < $6)
-    AND ($7::jsonb IS NULL OR t.labels @> $7::jsonb)
-    AND ($8::float8 IS NULL OR (d.failed_at, d.task_id) < ($8, $9::uuid))
-ORDER BY d.failed_at DESC, d.task_id DESC
-LIMIT $10
+    t.rule_attempts, t.labels, d.fingerprint
+FROM (
+    SELECT d.task_id, d.failed_at
+    FROM /*schema*/dead AS d
+    WHERE ($1::text IS NULL OR d.queue = $1)
+        AND ($2::text IS NULL OR d.function = $2)
+        AND ($3::text IS NULL OR d.tenant = $3)
+        AND ($4::text IS NULL OR d.reason = $4)
+        AND ($5::text IS NULL OR d.error_class = $5)
+        AND ($6::float8 IS NULL OR d.failed_at < $6)
+        AND (
+            $7::jsonb IS NULL
+            OR EXISTS (SELECT 1 FROM /*schema*/task AS t WHERE t.id = d.task_id AND t.labels @> $7::jsonb)
+        )
+        AND ($8::text IS NULL OR d.fingerprint = $8)
+        AND ($9::float8 IS NULL OR d.failed_at >= $9)
+        AND ($10::float8 IS NULL OR (d.failed_at, d.task_id) < ($10, $11::uuid))
+    ORDER BY d.failed_at DESC, d.task_id DESC
+    LIMIT $12
+) AS chosen
+INNER JOIN /*schema*/dead AS d ON d.task_id = chosen.task_id
+INNER JOIN /*schema*/task AS t ON t.id = chosen.task_id
+INNER JOIN /*schema*/payload AS p ON p.task_id = chosen.task_id
+ORDER BY chosen.failed_at DESC, chosen.task_id DESC

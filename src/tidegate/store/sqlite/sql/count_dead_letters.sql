@@ -1,17 +1,18 @@
 -- count_dead_letters: count the dead letters that match.
 
 -- name: count
--- 1 queue, 2 function, 3 tenant, 4 reason, 5 error class, 6 moment before which they failed, 7 labels as
--- a JSON object (each NULL for any)
+-- 1 queue, 2 function, 3 tenant, 4 reason, 5 error class, 6 moment before which they failed, 7 labels as a JSON object,
+-- 8 fingerprint, 9 moment from which they failed (each NULL for any)
 SELECT count(*)
 FROM dead AS d
-CROSS JOIN task AS t ON t.id = d.task_id
 WHERE (?1 IS NULL OR d.queue = ?1)
     AND (?2 IS NULL OR d.function = ?2)
     AND (?3 IS NULL OR d.tenant = ?3)
     AND (?4 IS NULL OR d.reason = ?4)
     AND (?5 IS NULL OR d.error_class = ?5)
     AND (?6 IS NULL OR d.failed_at < ?6)
+    AND (?8 IS NULL OR d.fingerprint = ?8)
+    AND (?9 IS NULL OR d.failed_at >= ?9)
     AND (
         ?7 IS NULL
         OR NOT EXISTS (
@@ -19,8 +20,8 @@ WHERE (?1 IS NULL OR d.queue = ?1)
             FROM json_each(?7) AS want
             WHERE NOT EXISTS (
                 SELECT 1
-                FROM json_each(t.labels) AS have
-                WHERE have.key = want.key AND have.value = want.value
+                FROM task AS t, json_each(t.labels) AS have
+                WHERE t.id = d.task_id AND have.key = want.key AND have.value = want.value
             )
         )
     )

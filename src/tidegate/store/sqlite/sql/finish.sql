@@ -69,12 +69,12 @@ RETURNING
 -- name: attempt
 -- 1 task id, 2 run, 3 worker id, 4 started moment, 5 now, 6 outcome, 7 charge, 8 verdict, 9 reason,
 -- 10 error class, 11 message, 12 traceback, 13 status or NULL, 14 code, 15 request id, 16 evidence,
--- 17 next run's moment or NULL, 18 why
+-- 17 next run's moment or NULL, 18 why, 19 fingerprint of a death or of a failure without a rule, else NULL
 INSERT INTO attempt (
     task_id, run, worker_id, started_at, ended_at, outcome, charge, verdict, reason, error_class, message,
-    traceback, status, code, request_id, evidence, next_run_at, why
+    traceback, status, code, request_id, evidence, next_run_at, why, fingerprint
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: spend
 -- Add to the task's counters.
@@ -139,11 +139,12 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: dead_letter
 -- 1 task id, 2 queue, 3 function, 4 tenant, 5 reason, 6 error class, 7 message, 8 run, 9 worker id,
--- 10 started moment, 11 now
+-- 10 started moment, 11 now, 12 fingerprint
 INSERT INTO dead (
-    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at
+    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at,
+    fingerprint
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: cancel
 -- 1 task id, 2 run, 3 worker id, 4 moment it was ready, 5 started moment, 6 now

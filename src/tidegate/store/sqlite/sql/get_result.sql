@@ -14,7 +14,8 @@ SELECT
         WHERE c.task_id = t.id AND c.kind = 'cancel requested'
         ORDER BY c.at DESC
         LIMIT 1
-    ) AS asked
+    ) AS asked,
+    d.fingerprint
 FROM task AS t
 LEFT JOIN archive AS a ON a.task_id = t.id
 LEFT JOIN dead AS d ON d.task_id = t.id
