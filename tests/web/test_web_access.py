@@ -16,6 +16,7 @@ from web_support import UNKNOWN, bearer, events_of, make, serve, served
 from tidegate import Tidegate
 from tidegate.errors import ConfigError
 from tidegate.internals import core_of
+from tidegate.store.operation_rows import NewOperation, OperationKind, OperationState
 from tidegate.store.rows import TaskFilter
 from tidegate.web import Principal, Role, WebSettings, create_app
 
@@ -27,6 +28,7 @@ BODIES: dict[str, Any] = {
     "/api/v1/tasks/batch": {"tasks": [{"task": "web:add", "args": [1]}]},
     "/api/v1/dead-letters/redrive": {"task_ids": []},
     "/api/v1/dead-letters/purge": {"task_ids": []},
+    "/api/v1/operations/redrive": {"reason": "auth"},
 }
 TABLE: dict[tuple[str, str], str] = {
     ("POST", "/api/v1/tasks"): "submitter operator admin",
@@ -47,6 +49,12 @@ TABLE: dict[tuple[str, str], str] = {
     ("GET", "/api/v1/dead-letters/surges"): "viewer operator admin, whole",
     ("GET", "/api/v1/dead-letters/statistics"): "viewer operator admin, whole",
     ("GET", "/api/v1/statistics"): "viewer operator admin, whole",
+    ("GET", "/api/v1/operations"): "viewer operator admin",
+    ("GET", "/api/v1/operations/{operation_id}"): "viewer operator admin",
+    ("GET", "/api/v1/operations/{operation_id}/letters"): "viewer operator admin",
+    ("POST", "/api/v1/operations/redrive"): "operator admin",
+    ("POST", "/api/v1/operations/{operation_id}/abort"): "operator admin",
+    ("POST", "/api/v1/operations/{operation_id}/undo"): "operator admin",
     ("GET", "/api/v1/functions"): "submitter viewer operator admin",
     ("GET", "/api/v1/queues"): "viewer operator admin, whole",
     ("GET", "/api/v1/pauses"): "viewer operator admin, whole",
@@ -84,7 +92,7 @@ def expected(method: str, path: str, role: str, tenant: str | None, owner: str) 
     roles, _, all_tenants = TABLE[method, path].partition(", ")
     if role not in roles.split() or (all_tenants and tenant is not None):
         return "forbidden"
-    if "{task_id}" in path and tenant is not None and tenant != owner:
+    if ("{task_id}" in path or "{operation_id}" in path) and tenant is not None and tenant != owner:
         return "not found"
     return "let in"
 
@@ -93,7 +101,8 @@ async def answered(
     client: httpx2.AsyncClient, method: str, path: str, token: str | None, task_id: str
 ) -> str:
     """Use a route; return how it was taken."""
-    target = path.replace("{task_id}", task_id).replace("{name}", SCHEDULE).replace("{pool}", "default")
+    target = path.replace("{task_id}", task_id).replace("{operation_id}", task_id)
+    target = target.replace("{name}", SCHEDULE).replace("{pool}", "default")
     headers = bearer(token) if token else {}
     if method == "WEBSOCKET":
         url = str(client.base_url).replace("http", "ws").rstrip("/") + target
@@ -119,7 +128,12 @@ async def declare_schedule(app: Tidegate) -> None:
 async def store_task(app: Tidegate, tenant: str) -> str:
     function = app.function("web:add")
     prepared = function.using(tenant=tenant) if tenant else function
-    return (await prepared.enqueue(1)).id
+    task_id = (await prepared.enqueue(1)).id
+    store = await core_of(app).opened_store()
+    # An operation of the same tenant, with the same id.
+    ended = (OperationKind.REDRIVE, OperationState.DONE)
+    await store.add_operation(NewOperation(task_id, *ended, "ada", 0, None, tenant or None))
+    return task_id
 
 
 async def test_every_route_and_socket_of_the_document_is_in_the_table(app: Tidegate) -> None:

@@ -378,6 +378,23 @@ async def undo_letters(db: Session, operation: OperationRow, limit: int = 500) -
     return len(dropped) + len(picked)
 
 
+async def find_old_operation(db: Session, kept_seconds: float) -> str | None:
+    """Return an operation that ended longer ago than this; None if there is none."""
+    before = await db.now() - kept_seconds
+    found: str | None = await db.value(db.sql("delete_old_operations")["old"], before)
+    return found
+
+
+async def delete_old_operations(db: Session, kept_seconds: float, limit: int) -> int:
+    """Delete letters of one old operation, and the operation with the last of them; return how many rows."""
+    sql = db.sql("delete_old_operations")
+    operation_id = await find_old_operation(db, kept_seconds)
+    if operation_id is None:
+        return 0
+    letters = await db.run(sql["letters"], operation_id, limit)
+    return letters if letters >= limit else letters + await db.run(sql["operation"], operation_id)
+
+
 async def purge_letters(
     db: Session, operation_id: str, task_ids: Sequence[str], purge: Purge
 ) -> dict[str, ActionStatus] | None:

@@ -235,6 +235,12 @@ class CommonStore(Store):
 
     undo_letters = write(operations.undo_letters, notify=True)
 
+    async def delete_old_operations(self, kept_seconds: float, limit: int = 1_000) -> int:
+        """Delete old operations. Without any, nothing is locked."""
+        if await self._read(lambda db: operations.find_old_operation(db, kept_seconds)) is None:
+            return 0
+        return await self._write(lambda db: operations.delete_old_operations(db, kept_seconds, limit))
+
     # --- counts and manifests ---
 
     get_queue_stats = read(stats.get_queue_stats, snapshot=True)

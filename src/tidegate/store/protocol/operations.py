@@ -113,6 +113,12 @@ class Operations(Protocol):
         operation has another revision now. 0: nothing was left, and the operation is undone.
         """
 
+    async def delete_old_operations(self, kept_seconds: float, limit: int = 1_000) -> int:
+        """Delete up to so many letters of an operation that ended this long ago, then the operation.
+
+        Return how many rows were deleted. An operation with letters without an outcome is kept.
+        """
+
     async def purge_letters(
         self, operation_id: str, task_ids: Sequence[str]
     ) -> dict[str, ActionStatus] | None:

@@ -115,6 +115,7 @@ class MaintenanceLoop:
             dead_seconds=self._timings.retention_dead,
             limit=RETENTION_LIMIT,
         )
+        deleted += await self._store.delete_old_operations(self._timings.retention_dead, RETENTION_LIMIT)
         await self._store.delete_retired_workers(RETIRED_WORKER_SECONDS)
         await self._store.checkpoint()
         return deleted >= RETENTION_LIMIT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -412,3 +413,130 @@ async def test_a_purge_is_recorded_and_ends_when_somebody_aborts_it(redrives: Re
     )
     assert not row.unfinished
     assert await store.purge_letters(row.id, ["00000000-0000-7000-8000-000000000000"]) is None
+
+
+async def test_letters_keep_their_own_retention_when_their_tasks_are_deleted(
+    redrives: Redrives, store: Store, clock: SettableClock
+) -> None:
+    ids = await redrives.dead(6)
+    worker = await redrives.build.worker(slots=100, lease=1e9)
+    operation_id, _ = await bulk.redrive_ids(store, ids, [FUNCTION], by="ada")
+    claimed = await redrives.build.claim(worker, queues=("q",))
+    await redrives.build.done(*[succeeded(task.fence) for task in claimed])
+    await redrives.rounds(1)
+
+    clock.advance(1_000)
+    await store.delete_expired(finished_seconds=100, dead_seconds=10_000, limit=100)
+    assert await store.read_tasks(ids) == {}
+    assert await store.delete_old_operations(10_000, 4) == 0
+    assert len(await store.list_letters(operation_id)) == 6
+
+    clock.advance(10_000)
+    assert await store.delete_old_operations(10_000, 4) == 4
+    assert await store.delete_old_operations(10_000, 4) == 3
+    assert await store.get_operation(operation_id) is None
+    assert await store.delete_old_operations(10_000, 4) == 0
+
+
+async def test_a_redrive_that_is_killed_between_two_steps_goes_on_in_another_process(
+    redrives: Redrives, store: Store, twin: Store
+) -> None:
+    """After each commit the first process dies before it can do anything else; the other one goes on."""
+    ids = await redrives.dead(12)
+    worker = await redrives.build.worker(slots=100, lease=1e6)
+    operation = await redrives.start()
+
+    class Killed(Exception):
+        pass
+
+    class DiesAfter:
+        """A store whose process dies after its next write."""
+
+        def __init__(self, verb: str) -> None:
+            self._verb = verb
+
+        def __getattr__(self, name: str) -> Any:
+            method = getattr(store, name)
+            if name != self._verb:
+                return method
+
+            async def write_and_die(*args: Any, **given: Any) -> None:
+                await method(*args, **given)
+                raise Killed
+
+            return write_and_die
+
+    claimed = []
+    for verb in ("choose_letters", "begin_canary", "send_letters", "record_outcomes", "set_operation_state"):
+        dying: Any = DiesAfter(verb)
+        for _ in range(3):
+            row = await redrives.read(operation)
+            with contextlib.suppress(Killed):
+                await OperationRunner(dying).advance(row)
+        tasks = await redrives.build.claim(worker, queues=("q",))
+        await redrives.build.done(*[succeeded(task.fence) for task in tasks])
+        claimed += [task.fence.task_id for task in tasks]
+    for _ in range(10):
+        await OperationRunner(twin).run_once()
+        tasks = await redrives.build.claim(worker, queues=("q",))
+        await redrives.build.done(*[succeeded(task.fence) for task in tasks])
+        claimed += [task.fence.task_id for task in tasks]
+
+    assert sorted(claimed) == sorted(ids)
+    row = await redrives.read(operation)
+    assert (row.state, row.sent, row.succeeded) == (OperationState.DONE, 12, 12)
+
+
+async def test_an_undo_and_a_claim_at_the_same_moment_share_the_letters(
+    redrives: Redrives, store: Store, twin: Store
+) -> None:
+    ids = await redrives.dead(40)
+    worker = await redrives.build.worker(slots=100, lease=1e6)
+    operation_id, _ = await bulk.redrive_ids(store, ids, [FUNCTION], by="ada")
+
+    request = redrives.build.request(worker, 5, queues=("q",))
+    row, *claims = await asyncio.gather(
+        bulk.undo(store, operation_id, by="bob"), *(twin.claim(request) for _ in range(4))
+    )
+
+    started = [task.fence.task_id for claim in claims for task in claim.tasks]
+    assert len(started) + row.undone == 40
+    states = await redrives.build.states(ids)
+    assert {one for one in ids if states[one] is State.RUNNING} == set(started)
+    assert sum(state is State.DEAD for state in states.values()) == row.undone
+    await redrives.build.sound()
+
+
+async def test_an_abort_while_batches_are_sent_counts_exactly_what_was_sent(
+    redrives: Redrives, store: Store, twin: Store
+) -> None:
+    ids = await redrives.dead(60)
+    await redrives.build.worker(slots=1_000, lease=1e6)
+    operation = await redrives.start(settings=RedriveSettings(stop_above=1.0))
+    for _ in range(2):
+        await redrives.runner.run_once()
+
+    await asyncio.gather(
+        *(OperationRunner(each).run_once() for each in (store, twin, store)),
+        bulk.abort(twin, operation.id, by="bob"),
+    )
+    await redrives.rounds(2)
+
+    row = await redrives.read(operation)
+    assert row.state is OperationState.ABORTED
+    states = await redrives.build.states(ids)
+    assert sum(state is State.READY for state in states.values()) == row.sent
+
+
+async def test_a_stored_state_has_everything_that_an_undo_restores(redrives: Redrives, store: Store) -> None:
+    """Every column of a dead letter and its task is as before, apart from those of the redrive's history."""
+    ids = await redrives.dead(1)
+    before = [await store.list_dead_letters(TaskFilter()), await store.read_tasks(ids)]
+    operation_id, _ = await bulk.redrive_ids(
+        store, ids, [FUNCTION], by="ada", settings=RedriveSettings(to_queue="x")
+    )
+    await bulk.undo(store, operation_id, by="ada")
+    assert [await store.list_dead_letters(TaskFilter()), await store.read_tasks(ids)] == before
+    payload = await store.get_payload(ids[0])
+    assert payload is not None
+    assert payload[0] == b'{"n":1}'

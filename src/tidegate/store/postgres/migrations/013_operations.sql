@@ -36,6 +36,7 @@ CREATE TABLE /*schema*/operation (
 CREATE INDEX operation_open ON /*schema*/operation (id)
 WHERE ended_at IS NULL OR sent > succeeded + died + cancelled + undone;
 CREATE INDEX operation_started ON /*schema*/operation (started_at);
+CREATE INDEX operation_ended ON /*schema*/operation (ended_at) WHERE ended_at IS NOT NULL;
 
 -- One row for each letter of a redrive. It stays when its task is deleted, and has its own retention.
 CREATE TABLE /*schema*/operation_task (

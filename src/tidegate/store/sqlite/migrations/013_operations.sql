@@ -33,6 +33,7 @@ CREATE TABLE operation (
 CREATE INDEX operation_open ON operation (id)
 WHERE ended_at IS NULL OR sent > succeeded + died + cancelled + undone;
 CREATE INDEX operation_started ON operation (started_at);
+CREATE INDEX operation_ended ON operation (ended_at) WHERE ended_at IS NOT NULL;
 
 -- One row for each letter of a redrive. It stays when its task is deleted, and has its own retention.
 CREATE TABLE operation_task (

@@ -1,0 +1,154 @@
+"""Types of the bodies about operations on dead letters, and how the store's rows fill them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidegate.operations.bulk import describe_filter
+from tidegate.store.operation_rows import LetterRow, OperationRow
+from tidegate.web.request_schemas import Duration
+
+
+class RedriveRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Which dead letters to redrive, and how. At least one field must choose: a filter, or `everything`."""
+
+    queue: str | None = None
+    function: str | None = None
+    """The full name of the task function."""
+    tenant: str | None = None
+    reason: str | None = None
+    error_class: str | None = None
+    labels: dict[str, str] | None = None
+    before: Duration = None
+    """Only failures older than this age: `7d`."""
+    everything: bool = False
+    """Every dead letter, instead of a filter."""
+    dry_run: bool = False
+    """Only count; nothing is started."""
+    expect: int | None = None
+    """Refuse if more letters match than this."""
+    to_queue: str | None = None
+    """Send them to this queue instead of their own."""
+    keep_attempts: bool = False
+    """Count the attempts charged so far. By default all counters start from zero."""
+    repeat_doubts: bool = False
+    """Also send letters whose calls may have been processed."""
+    stop_above: float = 0.2
+    """Stop when a larger share of the first attempts fail, from 0 to 1."""
+    canary_within: Duration = None
+    """How long the first attempts of the canary may take; 10 minutes by default."""
+
+
+class RedrivePreviewOut(msgspec.Struct):
+    """What a redrive would do."""
+
+    letters: int
+    """Dead letters that would be sent."""
+    in_doubt: int
+    """Letters that match and would be left out, because their calls may have been processed."""
+    canary: int
+    """How many of them would be sent first."""
+
+
+class OperationOut(msgspec.Struct):
+    """A redrive or a purge of dead letters."""
+
+    operation_id: str
+    kind: str
+    """`redrive` or `purge`."""
+    state: str
+    """`choosing`, `canary`, `feeding`, `purging`, `undoing`, `done`, `stopped`, `aborted` or `undone`."""
+    note: str
+    """What it waits for, or why it ended; may be empty."""
+    started_by: str
+    filter: str
+    """Which letters: `queue=llm reason=quota`, or `ids`."""
+    preview: int
+    """Letters that matched when it was started."""
+    chosen: int
+    canary: int
+    """How many letters are sent first."""
+    sent: int
+    """Sent to the main queue, or purged."""
+    succeeded: int
+    died: int
+    """Redriven letters that are dead again."""
+    cancelled: int
+    unfinished: int
+    """Redriven letters without a final outcome."""
+    skipped: int
+    undone: int
+    started_at: float
+    ended_at: float | None
+
+
+class OperationPage(msgspec.Struct):
+    """Operations, the latest first."""
+
+    operations: list[OperationOut]
+    next: str | None
+    """The `after` of the next page; null on the last one."""
+
+
+class RedrivenLetterOut(msgspec.Struct):
+    """One letter of a redrive, and what became of it."""
+
+    task_id: str
+    state: str
+    """`chosen`, `sent`, `succeeded`, `died`, `cancelled`, `skipped` or `undone`."""
+    queue: str
+    function: str
+    tenant: str | None
+    in_canary: bool
+    redriven_at: float | None
+    first_attempt: str | None
+    """`succeeded` or `failed`; null: it has not ended."""
+    why: str
+    """Why it was skipped, or of what it died again."""
+
+
+class RedrivenLetterPage(msgspec.Struct):
+    """Letters of a redrive, by task id."""
+
+    letters: list[RedrivenLetterOut]
+    next: str | None
+    """The `after` of the next page; null on the last one."""
+
+
+def to_operation_out(row: OperationRow) -> OperationOut:
+    """Return the response body of an operation."""
+    return OperationOut(
+        operation_id=row.id,
+        kind=str(row.kind),
+        state=str(row.state),
+        note=row.note,
+        started_by=row.started_by,
+        filter=describe_filter(row.filter),
+        preview=row.preview,
+        chosen=row.chosen,
+        canary=row.canary,
+        sent=row.sent,
+        succeeded=row.succeeded,
+        died=row.died,
+        cancelled=row.cancelled,
+        unfinished=row.unfinished,
+        skipped=row.skipped,
+        undone=row.undone,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+    )
+
+
+def to_redriven_letter_out(row: LetterRow) -> RedrivenLetterOut:
+    """Return the response body of a letter."""
+    return RedrivenLetterOut(
+        task_id=row.task_id,
+        state=str(row.state),
+        queue=row.queue,
+        function=row.function,
+        tenant=row.tenant or None,
+        in_canary=row.in_canary,
+        redriven_at=row.sent_at,
+        first_attempt=row.first_try or None,
+        why=row.why,
+    )
