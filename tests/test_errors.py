@@ -20,6 +20,7 @@ from support import all_final, make_app
 from tidegate import (
     ArgumentsError,
     ConfigError,
+    DataRemovedError,
     KeyConflictError,
     NotAcceptedError,
     OperationNotFoundError,
@@ -43,6 +44,7 @@ from tidegate import (
     WrongStateError,
     errors,
 )
+from tidegate.domain.retention import Data
 from tidegate.internals import core_of
 from tidegate.store.sqlite.store import SqliteStore
 
@@ -93,6 +95,14 @@ async def wait_for_the_end(app: Tidegate, name: str, *, cancel: bool = False) ->
 
 async def get_a_live_dead_letter(app: Tidegate) -> None:
     await app.admin.dead_letters.get((await app.function("add").enqueue(1)).id)
+
+
+async def get_a_removed_result(app: Tidegate) -> None:
+    handle = await app.function("add").enqueue(1)
+    async with app.worker():
+        await all_final(app, [handle.id])
+    await (await core_of(app).opened_store()).delete_task_parts([handle.id], [Data.RESULTS])
+    await handle.result(5)
 
 
 async def read_stream_of_no_task(app: Tidegate) -> None:
@@ -235,6 +245,7 @@ CASES: dict[str, Case] = {
         {"task_id": "00000000"},
     ),
     "a task that is not dead": (get_a_live_dead_letter, WrongStateError, {"state": "ready"}),
+    "a result that is kept no longer": (get_a_removed_result, DataRemovedError, {"data": "results"}),
     "a URL of no database": (
         lambda app: call(lambda: Tidegate("sqlite:///")),
         ConfigError,
@@ -347,6 +358,7 @@ def test_a_value_that_cannot_be_pickled_is_text_in_another_process(app: Tidegate
 # --- the code --------------------------------------------------------------------------------------------
 
 REQUIRED = {
+    "DataRemovedError": {"task_id", "data"},
     "OptionError": {"option"},
     "ResultTimeoutError": {"task_id", "seconds"},
     "SchemaError": {"place"},

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tidegate.context import Context, Progress, RetryRequested, TaskStopped
     from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
     from tidegate.domain.final_hook import FinalState
+    from tidegate.domain.retention import ArchiveFormat, QueueRetention, Retention
     from tidegate.domain.schedule import CatchUp, Overlap, TickOutcome
     from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Jitter, Polynomial, Priority, Rule
     from tidegate.domain.states import State
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         ArgumentsError,
         CallTooLargeError,
         ConfigError,
+        DataRemovedError,
         KeyConflictError,
         NotAcceptedError,
         OperationNotFoundError,
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
     from tidegate.policy.drain import Drain, DrainKind
     from tidegate.policy.surge import Surge, SurgeComparison
     from tidegate.store.operation_rows import LetterState, OperationKind, OperationState
+    from tidegate.store.retention_rows import StoreSize, TableSize
     from tidegate.store.rows import ActionStatus, CancelStatus
     from tidegate.task import TaskFunction
     from tidegate.task_settings import TaskSettings, discard, on
@@ -113,6 +116,7 @@ __all__ = [
     "NO_LIMIT",
     "ActionStatus",
     "Admin",
+    "ArchiveFormat",
     "ArgumentsError",
     "CallArguments",
     "CallFinished",
@@ -126,6 +130,7 @@ __all__ = [
     "ConfigError",
     "ConfiguredTaskFunction",
     "Context",
+    "DataRemovedError",
     "DeadLetter",
     "DeadLetterAdmin",
     "DeadLetterFilters",
@@ -177,10 +182,12 @@ __all__ = [
     "Progress",
     "ProviderLimit",
     "QueueAdmin",
+    "QueueRetention",
     "QueueStatus",
     "Reason",
     "RedrivenLetter",
     "ResultTimeoutError",
+    "Retention",
     "RetryAfter",
     "RetryBudgetStatus",
     "RetryRequested",
@@ -197,9 +204,11 @@ __all__ = [
     "StatisticsFilters",
     "StoreBusyError",
     "StoreError",
+    "StoreSize",
     "StoreUnavailableError",
     "Surge",
     "SurgeComparison",
+    "TableSize",
     "TaskAdmin",
     "TaskCancelledError",
     "TaskDied",
@@ -250,6 +259,7 @@ _HOMES = {
     "NO_LIMIT": "tidegate.domain.spec",
     "ActionStatus": "tidegate.store.rows",
     "Admin": "tidegate.admin",
+    "ArchiveFormat": "tidegate.domain.retention",
     "ArgumentsError": "tidegate.errors",
     "CallArguments": "tidegate.configured",
     "CallFinished": "tidegate.events",
@@ -263,6 +273,7 @@ _HOMES = {
     "ConfigError": "tidegate.errors",
     "ConfiguredTaskFunction": "tidegate.configured",
     "Context": "tidegate.context",
+    "DataRemovedError": "tidegate.errors",
     "DeadLetter": "tidegate.admin.values",
     "DeadLetterAdmin": "tidegate.admin",
     "DeadLetterFilters": "tidegate.operations.dead_letters",
@@ -314,10 +325,12 @@ _HOMES = {
     "Progress": "tidegate.context",
     "ProviderLimit": "tidegate.admin.values",
     "QueueAdmin": "tidegate.admin",
+    "QueueRetention": "tidegate.domain.retention",
     "QueueStatus": "tidegate.admin.values",
     "Reason": "tidegate.domain.failure",
     "RedrivenLetter": "tidegate.admin.operation_values",
     "ResultTimeoutError": "tidegate.errors",
+    "Retention": "tidegate.domain.retention",
     "RetryAfter": "tidegate.verdicts",
     "RetryBudgetStatus": "tidegate.admin.values",
     "RetryRequested": "tidegate.context",
@@ -334,9 +347,11 @@ _HOMES = {
     "StatisticsFilters": "tidegate.operations.history",
     "StoreBusyError": "tidegate.errors",
     "StoreError": "tidegate.errors",
+    "StoreSize": "tidegate.store.retention_rows",
     "StoreUnavailableError": "tidegate.errors",
     "Surge": "tidegate.policy.surge",
     "SurgeComparison": "tidegate.policy.surge",
+    "TableSize": "tidegate.store.retention_rows",
     "TaskAdmin": "tidegate.admin",
     "TaskCancelledError": "tidegate.errors",
     "TaskDied": "tidegate.events",

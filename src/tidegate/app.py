@@ -22,6 +22,7 @@ from tidegate.domain.readers import (
     names_option,
     shown,
 )
+from tidegate.domain.retention import Retention, retention_option
 from tidegate.domain.spec import (
     TaskSpec,
 )
@@ -54,6 +55,7 @@ class Tidegate(Hooks, TaskAccess):
             `.tidegate/tidegate.db`.
         pools: Worker pools. None: the pools in `tidegate.toml`, else one pool for every queue.
         timings: Leases, heartbeats and grace times. None: the values in `tidegate.toml`, else the defaults.
+        retention: How long final tasks are kept. None: the values in `tidegate.toml`, else the defaults.
         modules: Other modules that declare task functions of this application. Workers and commands import
             them after the application's own module. None: the list in `tidegate.toml`.
         retries_per_minute: The retry budget of the whole system; it also counts tasks without an upstream.
@@ -78,6 +80,7 @@ class Tidegate(Hooks, TaskAccess):
         *,
         pools: Sequence[Pool] | None = None,
         timings: Timings | None = None,
+        retention: Retention | None = None,
         modules: Sequence[str] | None = None,
         retries_per_minute: float | None = None,
         retry_window: Seconds | None = None,
@@ -90,6 +93,7 @@ class Tidegate(Hooks, TaskAccess):
             config,
             pools=config.pools if pools is None else pools_option(pools),
             timings=config.timings if timings is None else timings_option(timings),
+            retention=config.retention if retention is None else retention_option(retention),
             modules=tuple(config.modules if modules is None else names_option("modules", modules)),
             limits=make_limits(retries_per_minute=retries, retry_window=window),
             made_in=_calling_module(),

@@ -8,7 +8,8 @@
     │   ├── NotAcceptedError       no task has that id, or its state forbids the request
     │   │   ├── TaskNotFoundError
     │   │   ├── WrongStateError
-    │   │   └── OperationNotFoundError
+    │   │   ├── OperationNotFoundError
+    │   │   └── DataRemovedError    the task is kept, but what was asked for is not
     │   ├── UnknownFunctionError   no such task function is declared
     │   ├── UnknownUpstreamError   no such upstream is known to the store
     │   └── UnknownScheduleError   no schedule of that name is stored
@@ -194,6 +195,15 @@ class OperationNotFoundError(NotAcceptedError):
     code = "TG123"
     operation_id: str = ""
     """The id as the caller gave it, which may be a short id."""
+
+
+class DataRemovedError(NotAcceptedError):
+    """The task still exists, but its retention removed its arguments or its result earlier."""
+
+    code = "TG124"
+    task_id: str = ""
+    data: str = ""
+    """`payloads` or `results`: the setting of retention."""
 
 
 class ConfigError(TidegateError):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.outcome import Succeeded
+from tidegate.domain.retention import Retention
 from tidegate.domain.spec import Priority
 from tidegate.errors import KeyConflictError
 from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask, NewWorker
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.worker.maintenance.retention import RetentionSweep
 
 pytestmark = pytest.mark.anyio
 DAY = 86_400.0
@@ -32,7 +35,7 @@ async def test_a_key_outlives_the_retention_of_its_task(tmp_path: Path) -> None:
     claim = await store.claim(ClaimRequest("w", 1, ("*",), {"f": CrashPolicy()}))
     await store.finish([Succeeded(claim.tasks[0].fence, b"1", CODEC)])
     now[0] += 8 * DAY
-    assert await store.delete_expired(finished_seconds=7 * DAY, dead_seconds=90 * DAY) == 1
+    assert await RetentionSweep(store, Retention(), clock=time.monotonic).run_once() == 1
     assert await store.read_tasks([first.task_id]) == {}
     (again,) = await store.enqueue([new(2)])
     assert (again.created, again.task_id) == (False, first.task_id)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.config import load_config, preset_toml
+from tidegate.domain.retention import Retention
 from tidegate.worker.settings import Pool, Timings
 
 
@@ -108,13 +109,15 @@ def test_a_scheduler_needs_a_database_and_no_application(empty, monkeypatch):
         return 7
 
     monkeypatch.setattr(scheduler, "run_scheduler", run_scheduler)
-    (empty.directory / "tidegate.toml").write_text('database = "sqlite:///shop.db"\n[worker]\nreap = 2')
+    (empty.directory / "tidegate.toml").write_text(
+        'database = "sqlite:///shop.db"\n[worker]\nreap = 2\n[retention]\ndead = "1d"'
+    )
     empty.run("scheduler", code=7)
     empty.run("scheduler", "--database", "sqlite:///other.db", "--name", "s1", code=7)
 
     assert calls == [
-        ("sqlite:///shop.db", {"timings": Timings(reap=2), "name": None}),
-        ("sqlite:///other.db", {"timings": Timings(reap=2), "name": "s1"}),
+        ("sqlite:///shop.db", {"timings": Timings(reap=2), "retention": Retention(dead="1d"), "name": None}),
+        ("sqlite:///other.db", {"timings": Timings(reap=2), "retention": Retention(dead="1d"), "name": "s1"}),
     ]
 
 

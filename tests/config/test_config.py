@@ -6,6 +6,7 @@ import pytest
 
 from tidegate import Tidegate
 from tidegate.config import DEFAULT_DATABASE_URL, load_config, preset_toml
+from tidegate.domain.retention import QueueRetention, Retention
 from tidegate.domain.spec import Priority
 from tidegate.errors import ConfigError
 from tidegate.internals import core_of
@@ -31,7 +32,6 @@ def test_a_whole_file_is_read(load, tmp_path):
         lease = "1m"
         beat = 5
         promote_batch = 50
-        retention_dead = "30d"
         [pools.realtime]
         queues = ["realtime", "urgent"]
         concurrency = 3
@@ -51,7 +51,7 @@ def test_a_whole_file_is_read(load, tmp_path):
 
     assert config.app == "shop.app:queue"
     assert config.database_url == "sqlite:///shop.db"
-    assert config.timings == Timings(lease=60, beat=5, promote_batch=50, retention_dead=30 * 86_400)
+    assert config.timings == Timings(lease=60, beat=5, promote_batch=50)
     assert config.pools == (
         Pool(
             "realtime",
@@ -94,11 +94,68 @@ def test_the_environment_wins_over_the_file(load):
         beat=2.5,
         drain_grace=120,
         promote_batch=7,
-        retention_finished=2 * 86_400,
-        retention_dead=7 * 86_400,
     )
+    assert config.retention == Retention(finished=2 * 86_400, dead=7 * 86_400)
     assert config.origins["database_url"] == "TIDEGATE_DATABASE_URL"
     assert config.origins["timings.lease"] == "TIDEGATE_LEASE"
+
+
+def test_retention_is_read_for_all_queues_and_for_single_ones(load, tmp_path):
+    config = load("""
+        [retention]
+        finished = "2d"
+        cancelled = "1h"
+        dead = inf
+        redriven = "30d"
+        results = "1d"
+        archive = "old"
+        archive_format = "parquet"
+        [retention.queues."audit log"]
+        finished = "1w"
+        payloads = "1h"
+        """)
+
+    assert config.retention == Retention(
+        finished="2d",
+        cancelled="1h",
+        dead=float("inf"),
+        redriven="30d",
+        results="1d",
+        archive=str(tmp_path / "old"),
+        archive_format="parquet",
+        queues={"audit log": QueueRetention(finished="1w", payloads="1h")},
+    )
+    assert config.origins["retention.results"] == "tidegate.toml"
+
+
+def test_the_environment_wins_over_the_file_for_retention_too(load, tmp_path):
+    config = load(
+        '[retention]\nresults = "1d"\narchive = "file"\n[retention.queues.audit]\nresults = "1w"',
+        TIDEGATE_RETENTION_RESULTS="2h",
+        TIDEGATE_RETENTION_ARCHIVE="variable",
+    )
+
+    assert config.retention.results == 7_200
+    assert config.retention.archive == str(tmp_path / "variable")
+    assert config.retention.queues == {"audit": QueueRetention(results="1w")}
+
+
+def test_an_env_section_replaces_the_retention_of_the_queues_it_names(load):
+    text = """
+        [retention.queues.a]
+        finished = "1d"
+        [retention.queues.b]
+        finished = "2d"
+        [env.test.retention]
+        dead = "1d"
+        [env.test.retention.queues.b]
+        dead = "1h"
+        """
+
+    retention = load(text, TIDEGATE_ENV="test").retention
+
+    assert retention.dead == 86_400
+    assert retention.queues == {"a": QueueRetention(finished="1d"), "b": QueueRetention(dead="1h")}
 
 
 def test_tidegate_toml_is_read_instead_of_pyproject_toml(load, tmp_path):

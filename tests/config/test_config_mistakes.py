@@ -9,8 +9,25 @@ from tidegate.errors import ConfigError
 
 @pytest.mark.parametrize("kind", ["FINISHED", "DEAD"])
 def test_a_negative_retention_is_refused(load, kind):
-    with pytest.raises(ConfigError, match=f"retention_{kind.lower()} = -7"):
+    with pytest.raises(ConfigError, match=f"TIDEGATE_RETENTION_{kind}: {kind.lower()} = -7"):
         load(**{f"TIDEGATE_RETENTION_{kind}": "-7"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[retention]\nfinishd = "1d"', r"\[retention\]: finishd = '1d'.*did you mean finished"),
+        ('[retention]\ndead = "soon"', r"\[retention\]: dead = 'soon'"),
+        ('[retention]\narchive_format = "csv"', r"archive_format = 'csv'.*use one of ndjson, parquet"),
+        ('[retention.queues.a]\narchive = "x"', r"\[retention.queues.a\]: archive = 'x'"),
+        ('[retention.queues]\na = "1d"', r"\[retention.queues\]: a = '1d'.*make it a table"),
+        ('[retention.queues." a"]\ndead = "1d"', r"queue=' a'"),
+        ('[worker]\nretention_dead = "1d"', r"\[worker\]: retention_dead = '1d': there is no such setting"),
+    ],
+)
+def test_a_mistake_in_the_retention_is_named(load, text, message):
+    with pytest.raises(ConfigError, match=message):
+        load(text)
 
 
 def test_a_misspelt_environment_name_is_refused(load):

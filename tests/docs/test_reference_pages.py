@@ -13,7 +13,9 @@ from pages import ROOT, blocks, table_rows
 from tidegate.cli import error_report as cli_failure
 from tidegate.config import DEFAULT_DATABASE_URL, load_config
 from tidegate.config.load import _SECTION_KEYS, _VARIABLES
+from tidegate.config.sections import RETENTION_NAMES
 from tidegate.domain.failure import Reason
+from tidegate.domain.retention import Retention
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import MOVES, State, allowed
 from tidegate.providers.general import of_status
@@ -43,6 +45,19 @@ def test_every_timing_of_a_worker_is_on_the_page_with_its_default():
     assert rows == {name: "none" if value is None else f"{value:.12g}" for name, value in defaults.items()}
 
 
+def test_every_setting_of_retention_is_on_the_page_with_its_default():
+    rows = _defaults_on_the_page("## Retention")
+
+    defaults = {field.name: getattr(Retention(), field.name) for field in fields(Retention)}
+    del defaults["queues"]
+    shown = {
+        name: "none" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)
+        for name, value in defaults.items()
+    }
+    assert rows == shown
+    assert set(rows) == set(RETENTION_NAMES)
+
+
 def test_every_setting_of_a_pool_is_on_the_page_with_its_default():
     rows = _defaults_on_the_page("## Pools")
 
@@ -67,7 +82,7 @@ def test_every_setting_of_a_pool_is_on_the_page_with_its_default():
 
 
 def test_every_setting_of_the_top_level_is_on_the_page():
-    assert set(_defaults_on_the_page("## Top level")) == set(_SECTION_KEYS) - {"worker", "pools"}
+    assert set(_defaults_on_the_page("## Top level")) == set(_SECTION_KEYS) - {"worker", "pools", "retention"}
 
 
 def test_every_variable_is_on_the_page():
@@ -78,6 +93,7 @@ def test_every_variable_is_on_the_page():
     named = set(re.findall(r"TIDEGATE_(\w+)", " ".join(rows)))
 
     clocks = {field.name.upper() for field in fields(Timings)}
+    clocks |= {f"RETENTION_{name.upper()}" for name in RETENTION_NAMES}
     assert {name for name in _VARIABLES if name not in clocks} <= named
     used = set(re.findall(r'"TIDEGATE_([A-Z_]+)"', _all_source()))
     assert used <= named

@@ -22,6 +22,7 @@ from tidegate import (
     on,
 )
 from tidegate.config import load_config
+from tidegate.domain.retention import Retention
 from tidegate.domain.spec import Priority
 
 FORMS: list[tuple[Any, float]] = [
@@ -63,7 +64,8 @@ def test_a_duration_is_taken_in_every_form_everywhere(app, form, seconds):
     assert Polynomial(plus=form, cap=form) == Polynomial(plus=seconds, cap=seconds)
     assert CallTimes(seconds=form, connect_seconds=form, idle_seconds=form).seconds == seconds
     assert Pool(poll_interval=form).poll_interval == seconds
-    assert Timings(lease=form, beat=0.2, drain_grace=form, retention_dead=form).lease == seconds
+    assert Timings(lease=form, beat=0.2, drain_grace=form).lease == seconds
+    assert Retention(dead=form).dead == seconds
 
 
 def test_a_size_is_taken_in_every_form_everywhere(app):
@@ -78,13 +80,14 @@ def test_a_size_is_taken_in_every_form_everywhere(app):
 
 def test_code_and_file_take_the_same_values(tmp_path):
     (tmp_path / "tidegate.toml").write_text(
-        'retry_window = "2m"\n[worker]\nlease = "1m"\nretention_dead = inf\n'
+        'retry_window = "2m"\n[worker]\nlease = "1m"\n[retention]\ndead = inf\n'
         '[pools.a]\nqueues = ["llm"]\npoll_interval = "1s"\nmemory_limit = "2GiB"\nshares = {bulk = 0.2}\n'
     )
 
     config = load_config(tmp_path, {})
 
-    assert config.timings == Timings(lease="1m", retention_dead=float("inf"))
+    assert config.timings == Timings(lease="1m")
+    assert config.retention == Retention(dead=float("inf"))
     assert config.pools == (
         Pool("a", ["llm"], poll_interval="1s", memory_limit="2GiB", shares={"bulk": 0.2}),
     )

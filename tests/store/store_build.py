@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.outcome import Charge, Dead, Fence, FinishStatus, Outcome, Retrying, Succeeded
+from tidegate.domain.retention import Retention
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ClaimedTask, ClaimRequest, CrashPolicy, NewTask, NewWorker, TaskRow
+from tidegate.worker.maintenance.retention import RetentionSweep
 
 START = 1_800_000_000.0
 """The time at which tests begin: the start of a minute."""
@@ -169,6 +173,15 @@ class Build:
     async def sound(self) -> None:
         """Check that the store's integrity check finds no problem."""
         assert await self.store.check_integrity() == []
+
+
+async def expire(store: Store, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000) -> int:
+    """Remove what is kept no longer, as maintenance does, one batch of each kind; return how many rows."""
+    removed = 0
+    for rules in ({"finished": finished_seconds, "dead": inf}, {"finished": inf, "dead": dead_seconds}):
+        sweep = RetentionSweep(store, Retention(**rules), clock=time.monotonic, batch=limit)
+        removed += await sweep.run_once() or 0
+    return removed + await store.delete_expired(ticks_seconds=finished_seconds, limit=limit)
 
 
 def succeeded(fence: Fence, result: bytes = b'"done"') -> Succeeded:

@@ -21,6 +21,7 @@ SHARED = {
     "operations",
     "permits",
     "schedules",
+    "task_tables",
     "tokens",
 }
 """What several methods read or write. CONTRIBUTING.md lists them."""

@@ -1,4 +1,4 @@
-"""The tables of settings in the page on configuration, from the fields of `Pool` and `Timings`."""
+"""The tables of settings in the page on configuration, from the fields of their classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from tools.reference.fields import docstrings_of_class
 from tools.reference.markdown import paragraphs, replace_part, table
 
-from tidegate import Pool, Timings
+from tidegate import Pool, Retention, Timings
 
 PAGE = Path("docs/reference/configuration.md")
 
@@ -20,17 +20,18 @@ def page(root: Path) -> str:
     """Return the page with its tables made from the code."""
     text = (root / PAGE).read_text(encoding="utf-8")
     text = replace_part(text, "pools", settings_table(Pool()))
-    return replace_part(text, "worker", settings_table(Timings()))
+    text = replace_part(text, "worker", settings_table(Timings()))
+    return replace_part(text, "retention", settings_table(Retention()))
 
 
-def settings_table(defaults: Pool | Timings) -> str:
+def settings_table(defaults: Pool | Timings | Retention) -> str:
     """Return a row for each setting: its key, its default as the file has it, and what it does."""
     kind: type = type(defaults)
     texts = docstrings_of_class(kind)
     rows = [
         (f"`{field.name}`", shown(getattr(defaults, field.name)), paragraphs(texts[field.name]))
         for field in fields(defaults)
-        if field.name != "name"
+        if field.name != "name" and (kind, field.name) != (Retention, "queues")
     ]
     return table(["key", "default", "meaning"], rows)
 

@@ -14,6 +14,7 @@ from tidegate.admin.tasks import TaskAdmin
 from tidegate.admin.upstreams import UpstreamAdmin
 from tidegate.operations import history
 from tidegate.operations.history import StatisticsFilters, Step
+from tidegate.store.retention_rows import StoreSize
 from tidegate.threads.bridge import run_sync
 
 
@@ -68,6 +69,17 @@ class Admin:
     ) -> list[PeriodStatistics]:
         """Same as `statistics`, from sync code."""
         return run_sync(self.statistics(step=step, **filters))
+
+    async def sizes(self) -> StoreSize:
+        """Return the size of the store and of each table, at once even if they are large.
+
+        Numbers of rows may be estimates; `TableSize.is_estimate` shows which.
+        """
+        return await (await self._source.opened_store()).get_sizes()
+
+    def sizes_sync(self) -> StoreSize:
+        """Same as `sizes`, from sync code."""
+        return run_sync(self.sizes())
 
 
 __all__ = [

@@ -26,6 +26,7 @@ from tidegate.codec import CODEC
 from tidegate.config import Config
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.readers import name_option, shown, wrong
+from tidegate.domain.retention import Retention
 from tidegate.domain.spec import NO_LIMIT, TaskSpec
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError, UsageError
 from tidegate.hooks import HookLists, Hooks
@@ -78,6 +79,7 @@ class Core(HookLists):
         config: What `tidegate.toml` and the environment say.
         pools: Worker pools.
         timings: Leases, heartbeats and grace times.
+        retention: How long final tasks are kept.
         modules: Other modules that declare task functions of the application.
         limits: The retry budget of the whole system.
         made_in: The name of the module that made the application.
@@ -90,6 +92,7 @@ class Core(HookLists):
         *,
         pools: tuple[Pool, ...],
         timings: Timings,
+        retention: Retention,
         modules: tuple[str, ...],
         limits: Limits,
         made_in: str = "",
@@ -100,6 +103,7 @@ class Core(HookLists):
         self.config = config
         self.pools = pools
         self.timings = timings
+        self.retention = retention
         self.modules = modules
         self.functions: dict[str, TaskFunction[Any, Any, Any]] = {}
         self.upstreams: dict[str, Upstream] = {}

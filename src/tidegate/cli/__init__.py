@@ -44,7 +44,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "classify": "Show how Tidegate would handle a provider's response.",
     "web": "Serve the HTTP API of an application.",
     "tokens": "Create, list and revoke tokens for the HTTP API.",
-    "db": "Upgrade, check, restore or move the database.",
+    "db": "Upgrade, check, measure, restore or move the database.",
     "doctor": "Find problems in this installation and suggest fixes.",
     "demo": "Watch tasks survive provider failures and a killed worker.",
     "version": "Print the version.",

@@ -9,6 +9,7 @@ import click
 from tidegate.cli.common import StoreLocation, json_option, location_options, opened_store, run
 from tidegate.cli.db_move import move_command
 from tidegate.cli.db_restore import restore_command
+from tidegate.cli.db_size import size_command
 from tidegate.cli.error_report import FAILED
 from tidegate.cli.output import print_json, print_message
 from tidegate.domain.text import counted
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Upgrade, check, restore or move the database, or print SQL for its administrator."""
+    """Upgrade, check, measure, restore or move the database, or print SQL for its administrator."""
 
 
 command.add_command(move_command)
 command.add_command(restore_command)
+command.add_command(size_command)
 
 
 @command.command("upgrade")

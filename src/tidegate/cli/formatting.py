@@ -29,6 +29,16 @@ def format_duration(seconds: float | None) -> str:
     return f"{seconds * 1000:.0f} ms" if 0 < seconds < 1 else f"{seconds:.0f} s"
 
 
+def format_size(size: int) -> str:
+    """Return a number of bytes in one rounded unit: `0 B`, `12 KiB`, `1.5 GiB`."""
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f} {unit}" if unit != "B" and value < 10 else f"{value:.0f} {unit}"
+
+
 def format_ago(moment: float | None, now: float) -> str:
     """Return a time relative to `now`: `3 min ago`, `in 12 s`; `-` for None."""
     if moment is None:

@@ -14,12 +14,15 @@ from tidegate.cli.table import print_table
 from tidegate.domain.states import FINAL, State
 from tidegate.domain.text import counted
 from tidegate.domain.usage import UsageTotals
+from tidegate.errors import DataRemovedError
 from tidegate.policy.explain import HOLDERS
 from tidegate.store.protocol import Store
 from tidegate.store.rows import DeadLetterRow, HistoryRow, TaskRow
 
 _RESULT_CHARACTERS = 200
 """How much of a result is shown without `--args`."""
+_REMOVED = "(removed by retention)"
+"""Shown in place of arguments or a result that were removed before their task."""
 _SHORT_ID = 13
 """Least length of a short id in a list: the part of the id that holds its time in milliseconds."""
 
@@ -148,12 +151,19 @@ async def show_task(store: Store, row: TaskRow, *, with_args: bool, as_json: boo
 
 async def _private(store: Store, row: TaskRow) -> dict[str, Any]:
     """Return the arguments and, if there is one, the result."""
-    return {"args": stored_json(*await store.get_payload(row.id))} | await _result(store, row)
+    try:
+        args = stored_json(*await store.get_payload(row.id))
+    except DataRemovedError:
+        args = _REMOVED
+    return {"args": args} | await _result(store, row)
 
 
 async def _result(store: Store, row: TaskRow) -> dict[str, Any]:
     """Return the result, if there is one."""
-    stored = await store.get_result(row.id) if row.state in FINAL else None
+    try:
+        stored = await store.get_result(row.id) if row.state in FINAL else None
+    except DataRemovedError:
+        return {"result": _REMOVED}
     return {"result": result_json(stored.data, stored.codec_tag)} if stored and stored.data else {}
 
 

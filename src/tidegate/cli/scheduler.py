@@ -24,4 +24,6 @@ def command(database: str | None, name: str | None) -> int:
     from tidegate.worker.supervisor.scheduler import run_scheduler
 
     config = load_config()
-    return run_scheduler(database or config.database_url, timings=config.timings, name=name)
+    return run_scheduler(
+        database or config.database_url, timings=config.timings, retention=config.retention, name=name
+    )

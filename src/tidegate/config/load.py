@@ -12,15 +12,20 @@ from typing import Any
 
 from tidegate.config.find import STORE, find_project
 from tidegate.config.sections import (
+    RETENTION_NAMES,
     TIMING_NAMES,
+    make_retention,
     make_timings,
     read_pools,
+    read_retention,
+    read_retention_setting,
     read_retries,
     read_timing,
     read_timings,
 )
 from tidegate.config.table import Table, near_miss
 from tidegate.domain.readers import shown
+from tidegate.domain.retention import Retention
 from tidegate.errors import ConfigError
 from tidegate.limits.retry_budget import SYSTEM_RETRIES_PER_MINUTE
 from tidegate.store.connect import anchored_url
@@ -28,7 +33,16 @@ from tidegate.worker.settings import Pool, Timings
 
 DEFAULT_DATABASE_URL = f"sqlite:///{STORE.as_posix()}"
 
-_SECTION_KEYS = ("app", "modules", "database", "retries_per_minute", "retry_window", "worker", "pools")
+_SECTION_KEYS = (
+    "app",
+    "modules",
+    "database",
+    "retries_per_minute",
+    "retry_window",
+    "worker",
+    "pools",
+    "retention",
+)
 _APP = re.compile(r"[\w.]+(?::\w+)?")
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _OTHERS = ("ALLOW_NETWORK_FS", "LOG", "MARK", "REPLAY", "RUN", "SCRATCH")  # read where they are needed
@@ -39,6 +53,7 @@ _VARIABLES = (
     "ENV",
     *_OTHERS,
     *(name.upper() for name in TIMING_NAMES),
+    *(f"RETENTION_{name.upper()}" for name in RETENTION_NAMES),
 )
 _PREFIX = "TIDEGATE_"
 
@@ -54,6 +69,7 @@ class Config:
     """More modules that declare task functions, besides the application's own."""
     pools: tuple[Pool, ...]
     timings: Timings
+    retention: Retention
     retries_per_minute: float
     """The retry budget of the whole system."""
     retry_window: float
@@ -94,7 +110,10 @@ def load_config(directory: Path | None = None, env: Mapping[str, str] | None = N
         app=values.get("app"),
         modules=values.get("modules", ()),
         pools=values.get("pools", (Pool(),)),
-        timings=make_timings(timings, _origin_of_timings(origins)),
+        timings=make_timings(timings, _origin_of("timings.", origins)),
+        retention=make_retention(
+            _retention(values, origins, here, project), _origin_of("retention.", origins)
+        ),
         retries_per_minute=values.get("retries_per_minute", SYSTEM_RETRIES_PER_MINUTE),
         retry_window=values.get("retry_window", 60.0),
         path=path,
@@ -137,6 +156,10 @@ def _read_section(table: Table, values: dict[str, Any], origins: dict[str, str])
         found["pools"] = pools
     found |= read_retries(table)
     found |= {f"timings.{name}": value for name, value in read_timings(table.table("worker")).items()}
+    retention = read_retention(table.table("retention"))
+    queues = retention.pop("queues", {})
+    found |= {f"retention.{name}": value for name, value in retention.items()}
+    found |= {"retention.queues": values.get("retention.queues", {}) | queues} if queues else {}
     values |= found
     origins |= dict.fromkeys(found, table.place)
 
@@ -154,6 +177,21 @@ def _database_url(values: Mapping[str, Any], origins: Mapping[str, str], here: P
     if project == here.absolute() or project == here or origins.get("database_url", "").startswith(_PREFIX):
         return url
     return anchored_url(url, project)
+
+
+def _retention(
+    values: Mapping[str, Any], origins: Mapping[str, str], here: Path, project: Path
+) -> dict[str, Any]:
+    """Return the settings of retention. A relative archive is in the project, unless a variable set it."""
+    found = {
+        name: value
+        for name in (*RETENTION_NAMES, "queues")
+        if (value := values.get(f"retention.{name}")) is not None
+    }
+    if "archive" in found:
+        is_variable = origins["retention.archive"].startswith(_PREFIX)
+        found["archive"] = str((here if is_variable else project).absolute() / found["archive"])
+    return found
 
 
 def _own_variables(env: Mapping[str, str]) -> dict[str, str]:
@@ -189,18 +227,31 @@ def _read_variables(variables: Mapping[str, str], values: dict[str, Any], origin
     for name in TIMING_NAMES:
         if (text := variables.get(name.upper())) is not None:
             found[f"timings.{name}"] = (_timing(name, text), name.upper())
+    for name in RETENTION_NAMES:
+        if (text := variables.get(f"RETENTION_{name.upper()}")) is not None:
+            found[f"retention.{name}"] = (_retention_setting(name, text), f"RETENTION_{name.upper()}")
     for key, (value, variable) in found.items():
         values[key] = value
         origins[key] = _PREFIX + variable
 
 
 def _timing(name: str, text: str) -> float | int:
-    value: float | int | str
+    return read_timing(
+        Table({name: _number_or_text(text)}, file=f"{_PREFIX}{name.upper()}", section=""), name
+    )
+
+
+def _retention_setting(name: str, text: str) -> float | str:
+    value = text if name.startswith("archive") else _number_or_text(text)
+    place = f"{_PREFIX}RETENTION_{name.upper()}"
+    return read_retention_setting(Table({name: value}, file=place, section=""), name)
+
+
+def _number_or_text(text: str) -> float | int | str:
     try:
-        value = int(text) if text.strip().isdecimal() else float(text)
+        return int(text) if text.strip().isdecimal() else float(text)
     except ValueError:
-        value = text
-    return read_timing(Table({name: value}, file=f"{_PREFIX}{name.upper()}", section=""), name)
+        return text
 
 
 def _secret(path: Path) -> str:
@@ -230,6 +281,6 @@ def _app(text: str, place: str) -> str:
     return text
 
 
-def _origin_of_timings(origins: Mapping[str, str]) -> str:
-    places = dict.fromkeys(place for key, place in origins.items() if key.startswith("timings."))
+def _origin_of(prefix: str, origins: Mapping[str, str]) -> str:
+    places = dict.fromkeys(place for key, place in origins.items() if key.startswith(prefix))
     return ", ".join(places) or "defaults"

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from tidegate.config.table import Table, did_you_mean
+from tidegate.domain.retention import RULES, ArchiveFormat, QueueRetention, Retention
 from tidegate.errors import ConfigError, OptionError
 from tidegate.limits.options import make_limits
 from tidegate.worker.settings import SHARING, Pool, Timings
@@ -31,7 +32,7 @@ def read_timing(table: Table, name: str) -> float | int:
     """Return one setting of a `[worker]` table."""
     if name == "promote_batch":
         return table.whole(name)
-    return table.kept(name) if name.startswith("retention_") else table.seconds(name)
+    return table.seconds(name)
 
 
 def make_timings(values: Mapping[str, Any], place: str) -> Timings:
@@ -50,6 +51,52 @@ def make_timings(values: Mapping[str, Any], place: str) -> Timings:
         raise ConfigError(
             f"{place}: {error.message}", fix=error.fix, place=place, option=error.option
         ) from None
+
+
+RETENTION_NAMES = (*RULES, "archive", "archive_format")
+"""The keys of `[retention]`. In capitals after `TIDEGATE_RETENTION_` they are environment variables too."""
+
+
+def read_retention(table: Table) -> dict[str, Any]:
+    """Return the settings of a `[retention]` table by name, and the tables of queues under `queues`.
+
+    Raises:
+        ConfigError: A key or a value is wrong.
+    """
+    table.require_known((*RETENTION_NAMES, "queues"))
+    found = {name: read_retention_setting(table, name) for name in table.values if name != "queues"}
+    queues = {name: _read_queue_retention(each) for name, each in table.table("queues").tables().items()}
+    return found | ({"queues": queues} if queues else {})
+
+
+def read_retention_setting(table: Table, name: str) -> float | str:
+    """Return one setting of a `[retention]` table."""
+    if name == "archive":
+        return table.text(name)
+    return table.choice(name, ArchiveFormat) if name == "archive_format" else table.kept(name)
+
+
+def make_retention(values: Mapping[str, Any], place: str) -> Retention:
+    """Return the retention.
+
+    Args:
+        values: The settings by name.
+        place: Where they come from, for errors.
+
+    Raises:
+        ConfigError: The name of a queue is not allowed.
+    """
+    try:
+        return Retention(**values)
+    except OptionError as error:
+        raise ConfigError(
+            f"{place}: {error.message}", fix=error.fix, place=place, option=error.option
+        ) from None
+
+
+def _read_queue_retention(table: Table) -> QueueRetention:
+    table.require_known(RULES)
+    return QueueRetention(**{name: table.kept(name) for name in table.values})
 
 
 def read_retries(table: Table) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from tidegate.domain.readers import (
+    choice_option,
     devices_option,
     flag_option,
     kept_option,
@@ -95,6 +96,10 @@ class Table:
     def kept(self, key: str) -> float:
         """Return a retention time in seconds; `inf` means that nothing is deleted."""
         return self._read(key, kept_option)
+
+    def choice(self, key: str, choices: Iterable[str]) -> str:
+        """Return one of these words."""
+        return self._read(key, lambda name, value: choice_option(name, value, choices))
 
     def size(self, key: str) -> int:
         """Return a number of bytes from a number or text such as `2GiB` or `500MB`."""

@@ -12,7 +12,7 @@ from flask import Blueprint, Flask, Response, current_app, url_for
 
 from tidegate.app import Tidegate
 from tidegate.codec.plain import plain, to_json, unstorable
-from tidegate.errors import ConfigError, StoreError, TaskNotFoundError
+from tidegate.errors import ConfigError, DataRemovedError, StoreError, TaskNotFoundError
 from tidegate.handle import Handle
 from tidegate.internals import core_of
 from tidegate.store.rows import StoredResult
@@ -76,7 +76,10 @@ def tasks_blueprint(may_see: MaySee, *, name: str = "tasks") -> Blueprint:
         found = visible(task_id)
         if found is None:
             return _not_found()
-        stored = run_sync(_read_visible(queue(), task_id))
+        try:
+            stored = run_sync(_read_visible(queue(), task_id))
+        except DataRemovedError as error:
+            return {"error": error.message, "code": error.code}, 410
         if stored is None:
             return _row_json(found), 202, {"Retry-After": "1"}
         return Response(to_json(_result_json(task_id, stored)), mimetype="application/json")

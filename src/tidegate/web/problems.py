@@ -17,6 +17,7 @@ from tidegate.codec.plain import to_json as encode
 from tidegate.domain.text import redacted_text
 from tidegate.errors import (
     ArgumentsError,
+    DataRemovedError,
     KeyConflictError,
     NotAcceptedError,
     OperationNotFoundError,
@@ -117,6 +118,8 @@ def problem_of(error: TidegateError) -> Problem:
         return Problem("not-found", text, **facts)
     if isinstance(error, UnknownFunctionError):
         return Problem("unknown-function", text, **facts)
+    if isinstance(error, DataRemovedError):
+        return Problem("removed", text, **facts)
     if isinstance(error, NotAcceptedError):
         return Problem("refused", text, **facts)
     if isinstance(error, OptionError | UsageError):

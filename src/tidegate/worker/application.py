@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidegate.calls.upstream import Upstream
 from tidegate.codec.signature import Signature
 from tidegate.domain.readers import shown
+from tidegate.domain.retention import Retention
 from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
 from tidegate.errors import ConfigError
 from tidegate.internals import core_of, is_application
@@ -51,6 +52,7 @@ class Application(Protocol):
     url: str
     pools: tuple[Pool, ...]
     timings: Timings
+    retention: Retention
 
     @property
     def store(self) -> Store:

@@ -310,7 +310,9 @@ class _BackgroundLoop:
             on_retired=lambda worker_id: self._call_in_engine_loop(self._engines[worker_id].on_lease_lost),
             rng=self._rng,
         )
-        self._maintenance = MaintenanceLoop(self._app.store, self._timings, rng=self._rng, clock=clock)
+        self._maintenance = MaintenanceLoop(
+            self._app.store, self._timings, self._app.retention, rng=self._rng, clock=clock
+        )
         self._maintenance.start()
         self._declaration.start()
         self._heartbeat_task = asyncio.create_task(heartbeat.run(), name="tidegate heartbeat")

@@ -12,7 +12,6 @@ from tidegate.domain.readers import (
     choice_option,
     devices_option,
     flag_option,
-    kept_option,
     name_option,
     names_option,
     number_option,
@@ -205,11 +204,6 @@ class Timings:
     """A pool process that does not answer for this long is killed."""
     cancel_poll: float
     """Time between checks for cancel requests of running tasks."""
-    retention_finished: float
-    """How long succeeded and cancelled tasks are kept, 7 days by default; infinity (`inf`) keeps them for
-    ever."""
-    retention_dead: float
-    """How long dead letters are kept, 90 days by default; infinity (`inf`) keeps them for ever."""
 
     def __init__(
         self,
@@ -222,8 +216,6 @@ class Timings:
         drain_grace: Seconds | None = None,
         stall_limit: Seconds = 60.0,
         cancel_poll: Seconds = 0.5,
-        retention_finished: Seconds = 7 * 86_400.0,
-        retention_dead: Seconds = 90 * 86_400.0,
     ) -> None:
         leased = positive_option("lease", lease)
         set_fields(
@@ -237,8 +229,6 @@ class Timings:
             drain_grace=None if drain_grace is None else seconds_option("drain_grace", drain_grace),
             stall_limit=positive_option("stall_limit", stall_limit),
             cancel_poll=positive_option("cancel_poll", cancel_poll),
-            retention_finished=kept_option("retention_finished", retention_finished),
-            retention_dead=kept_option("retention_dead", retention_dead),
         )
         if self.beat * 2 > self.lease:
             fix = f"use half the lease ({self.lease:g} s) or less, so that one late heartbeat does no harm"

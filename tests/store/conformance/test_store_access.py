@@ -6,7 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
-from store_build import Build, SettableClock
+from store_build import Build, SettableClock, expire
 
 from tidegate.domain.access import Role
 from tidegate.store.access import NewAuditEntry, NewToken
@@ -108,10 +108,10 @@ async def test_audit_entries_are_kept_for_a_year(build: Build, store: Store, clo
     await store.add_audit_entries([entry(build, "old")])
     clock.advance(YEAR)
     await store.add_audit_entries([entry(build, "new")])
-    await store.delete_expired(finished_seconds=YEAR, dead_seconds=YEAR)
+    await expire(store, finished_seconds=YEAR, dead_seconds=YEAR)
     assert [row.target for row in await store.list_audit_entries()] == ["new", "old"]
     clock.advance(1)
-    await store.delete_expired(finished_seconds=YEAR, dead_seconds=YEAR)
+    await expire(store, finished_seconds=YEAR, dead_seconds=YEAR)
     assert [row.target for row in await store.list_audit_entries()] == ["new"]
 
 

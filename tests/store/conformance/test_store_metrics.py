@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from store_build import START, Build, SettableClock, dead, retrying, succeeded
+from store_build import START, Build, SettableClock, dead, expire, retrying, succeeded
 
 from tidegate.domain.calls import CallSummary, EndedCalls
 from tidegate.domain.outcome import Cancelled, Released
@@ -224,7 +224,7 @@ async def test_counters_stay_when_the_history_is_folded_summed_and_deleted(
         clock.advance(days * 86_400)
         await store.compact_history()
         assert (await store.get_totals()).rows == before, f"after {days} days"
-        while await store.delete_expired(finished_seconds=1.0, dead_seconds=1.0):
+        while await expire(store, finished_seconds=1.0, dead_seconds=1.0):
             pass
         after = await store.get_totals()
         assert after == totals, f"after {days} days and their retention"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_back_ends import BackEnd
-from store_build import START, Build, SettableClock, dead, retrying, succeeded
+from store_build import START, Build, SettableClock, dead, expire, retrying, succeeded
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallSummary
@@ -170,7 +170,7 @@ async def test_old_counters_are_those_of_hours_then_of_days(build: Build, clock:
     await build.store.compact_history()
     assert await periods() == [(-START % DAY - DAY, 3)]
     clock.advance(401 * DAY)
-    await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY)
+    await expire(build.store, finished_seconds=DAY, dead_seconds=DAY)
     assert await build.store.get_statistics(HistoryRange(0.0, clock.now), step_minutes=1440) == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from store_build import START, Build, SettableClock, dead, retrying, succeeded
+from store_build import START, Build, SettableClock, dead, expire, retrying, succeeded
 
 from tidegate.cli.doctor import check_capacity
 from tidegate.domain.outcome import Cancelled, Released
@@ -147,7 +147,7 @@ async def test_counts_do_not_change_when_finished_tasks_are_deleted(
 ) -> None:
     await finish(build, 4)
     clock.advance(1)
-    await build.store.delete_expired(finished_seconds=0.5, dead_seconds=0.5)
+    await expire(build.store, finished_seconds=0.5, dead_seconds=0.5)
     assert (await stats(build)).done_last_10_minutes == 4
 
 

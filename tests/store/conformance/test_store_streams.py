@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from store_build import Build, SettableClock, dead, retrying, succeeded
+from store_build import Build, SettableClock, dead, expire, retrying, succeeded
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.states import State
@@ -151,7 +151,7 @@ async def test_a_stream_is_deleted_with_its_task(build: Build, clock: SettableCl
     await build.store.purge([purged.task_id])
     assert await reported(build.store, purged.task_id) == []
     clock.advance(100)
-    await build.store.delete_expired(finished_seconds=50, dead_seconds=50)
+    await expire(build.store, finished_seconds=50, dead_seconds=50)
     assert await reported(build.store, kept.task_id) == []
     assert await build.store.read_stream_heads([kept.task_id, purged.task_id]) == {}
     await build.sound()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
-from store_build import Build, SettableClock, ids_of, succeeded
+from store_build import Build, SettableClock, expire, ids_of, succeeded
 
 from tidegate.domain.states import State
 from tidegate.store.postgres import deletion
@@ -52,10 +52,10 @@ async def test_delete_expired_skips_locked_rows_and_deletes_them_the_next_time(
         await other.execute("SELECT 1 FROM tidegate.archive WHERE task_id = $1 FOR UPDATE", held)
         await other.execute("SELECT 1 FROM tidegate.dead WHERE task_id = $1 FOR UPDATE", dead_tasks)
         async with asyncio.timeout(SOON):
-            assert await build.store.delete_expired(**NOW) == len(others)
+            assert await expire(build.store, **NOW) == len(others)
         assert set(await build.states([held, *others, dead_tasks])) == {held, dead_tasks}
     await other.close()
-    assert await build.store.delete_expired(**NOW) == 2
+    assert await expire(build.store, **NOW) == 2
     await build.sound()
 
 
@@ -66,7 +66,7 @@ async def test_other_operations_run_during_delete_expired(
     held, go_on = asyncio.Event(), asyncio.Event()
 
     async def half_a_sweep(db: PostgresSession) -> None:
-        tasks = await db.column(load("delete_expired")["finished"], clock.now, 1.0, 10)
+        tasks = await db.column(load("list_final_tasks")["archive"], 0.0, "0" * 32, clock.now, 1.0, 10)
         await deletion.delete_tasks(db, tasks)
         held.set()
         await go_on.wait()
@@ -78,7 +78,7 @@ async def test_other_operations_run_during_delete_expired(
         await build.done(*(succeeded(task.fence) for task in tasks))
         await build.one(key="k")
         assert await store.cancel([await build.one()])
-        assert await store.delete_expired(**NOW) == 10, "the other half; what is held is stepped over"
+        assert await expire(store, **NOW) == 10, "the other half; what is held is stepped over"
         assert set(await build.states(old)) == set(old[:10])
         go_on.set()
         await sweeping
@@ -89,7 +89,7 @@ async def test_other_operations_run_during_delete_expired(
 async def test_delete_expired_works_in_small_batches(store: PostgresStore, build: Build) -> None:
     old = await finished(build, 250)
     rounds = []
-    while gone := await store.delete_expired(**NOW, limit=100):
+    while gone := await expire(store, **NOW, limit=100):
         rounds.append(gone)
     assert rounds == [100, 100, 50]
     assert await build.states(old) == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlite_support import lock_file, other_writer, run_sql
-from store_build import Build, SettableClock
+from store_build import Build, SettableClock, expire
 
 from tidegate.errors import StoreBusyError
 from tidegate.store.sqlite.store import SqliteStore
@@ -57,7 +57,7 @@ async def test_a_claim_without_ready_tasks_needs_no_lock(
         assert not (await hasty.claim(build.request("nobody"))).is_alive
         assert await hasty.promote() == 0
         assert await hasty.release_batches() == 0
-        assert await hasty.delete_expired(finished_seconds=1.0, dead_seconds=1.0) == 0
+        assert await expire(hasty, finished_seconds=1.0, dead_seconds=1.0) == 0
         await hasty.checkpoint()
 
 

@@ -17,6 +17,7 @@ from tidegate.store.sqlite import query
 from tidegate.store.sqlite.job import Mode
 from tidegate.store.sqlite.statements import load
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.task_tables import TASK_TABLES, TaskTable, statement_for
 
 READY = 100_000
 SCHEDULED = 100_000
@@ -100,7 +101,8 @@ async def test_the_promotion_reads_only_due_tasks(full: SqliteStore) -> None:
         ("read_tasks", "read", ()),
         ("release_batches", "ready", ()),
         ("release_batches", "remove", ()),
-        *(("purge", statement, ()) for statement in load("purge")),
+        ("delete_final_tasks", "archive", (1.0,)),
+        ("delete_final_tasks", "dead", (1.0,)),
     ],
 )
 async def test_batches_by_id_search_and_never_scan(
@@ -109,6 +111,17 @@ async def test_batches_by_id_search_and_never_scan(
     steps = await plan(full, load(operation)[statement], (*SOME, *more))
     scans = [step for step in steps if step.startswith("SCAN") and "VIRTUAL TABLE" not in step]
     assert scans == []
+
+
+@pytest.mark.parametrize("table", TASK_TABLES, ids=lambda table: table.name)
+async def test_statements_for_each_table_of_task_data_search_and_never_scan(
+    full: SqliteStore, table: TaskTable
+) -> None:
+    marked = {"has_unmarked_part", "mark_part"}
+    for name, statement in load("task_tables").items():
+        if table.is_marked or name not in marked:
+            steps = await plan(full, statement_for(table, statement), SOME)
+            assert [s for s in steps if s.startswith("SCAN") and "VIRTUAL TABLE" not in s] == [], name
 
 
 @pytest.mark.parametrize(
@@ -132,8 +145,8 @@ async def test_batches_by_id_search_and_never_scan(
         ("promote", "is_early", ("u", 1.0, 2.0)),
         ("get_result", "result", (b"",)),
         ("get_history", "attempts", (b"",)),
-        ("delete_expired", "finished", (0.0, 10)),
-        ("delete_expired", "dead", (0.0, 10)),
+        ("list_final_tasks", "archive", (0.0, b"", 1.0, 1.0, 10)),
+        ("list_final_tasks", "dead", (0.0, b"", 1.0, 1.0, 10)),
         ("delete_expired", "has_expired_keys", (0.0,)),
         ("get_queue_stats", "done", (1, 2)),
         ("commit_batch", "keyed", ("s", 0, 10)),

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import psycopg
 import pytest
-from store_build import Build, dead, ids_of, retrying, succeeded
+from store_build import Build, dead, expire, ids_of, retrying, succeeded
 from transfer_support import Move
 
 from pgserver import Server
@@ -160,7 +160,7 @@ async def test_a_task_deleted_by_retention_at_the_target_is_not_sent_again(movin
     await moving.all()
     await moving.new.cancel([task_id])
     moving.clock.advance(10.0)
-    await moving.new.delete_expired(finished_seconds=1.0, dead_seconds=1.0)
+    await expire(moving.new, finished_seconds=1.0, dead_seconds=1.0)
     assert (await moving.all()).moved.total() == 0
     assert await moving.new.read_tasks([task_id]) == {}
 

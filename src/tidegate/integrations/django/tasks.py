@@ -34,6 +34,7 @@ from tidegate.app import Tidegate
 from tidegate.context import Context
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
+from tidegate.errors import DataRemovedError
 from tidegate.integrations.django import on_commit, use_django
 from tidegate.integrations.django.task_names import DjangoTaskNames, runs_django_tasks, task_function_name
 from tidegate.internals import core_of
@@ -180,12 +181,15 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
         row = (await store.read_tasks([result_id])).get(result_id)
         if row is None or not runs_django_tasks(queue, row.function):
             raise TaskResultDoesNotExist(result_id)
-        _, call = (
-            core_of(queue).functions[row.function].signature.load((await store.get_payload(result_id))[0])
-        )
+        try:
+            payload, _ = await store.get_payload(result_id)
+            value = await queue.result(result_id, 0) if row.state is State.SUCCEEDED else None
+        except DataRemovedError as error:
+            raise TaskResultDoesNotExist(result_id) from error
+        _, call = core_of(queue).functions[row.function].signature.load(payload)
         result = self._stored(row, call, await store.get_history(result_id))
         if row.state is State.SUCCEEDED:
-            object.__setattr__(result, "_return_value", await queue.result(result_id, 0))
+            object.__setattr__(result, "_return_value", value)
         return result
 
     def _stored(self, row: TaskRow, call: dict[str, Any], history: Sequence[HistoryRow]) -> TaskResult:

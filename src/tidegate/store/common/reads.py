@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
+from tidegate.domain.retention import Data
 from tidegate.domain.states import State
 from tidegate.store.common import ids
 from tidegate.store.common.filters import filter_parameters, statements_for
@@ -18,11 +19,12 @@ from tidegate.store.common.lookups import (
     build_stored_result,
     task_row,
 )
-from tidegate.store.common.refusals import task_not_found
+from tidegate.store.common.refusals import data_removed, task_not_found
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
 from tidegate.store.rows import HistoryRow, StoredResult, TaskFilter, TaskRow
 from tidegate.store.streams import StreamHead
+from tidegate.store.task_tables import REMOVED
 
 
 async def read_tasks(db: Session, task_ids: Sequence[str]) -> dict[str, TaskRow]:
@@ -68,11 +70,15 @@ async def get_result(db: Session, task_id: str) -> StoredResult | None:
 
     Raises:
         TaskNotFoundError: There is no such task.
+        DataRemovedError: Retention removed the result before the task.
     """
     row = await db.row(db.sql("get_result")["result"], db.id(task_id))
     if row is None:
         raise task_not_found(task_id)
-    return build_stored_result(StoredOutcome._make(row))
+    outcome = StoredOutcome._make(row)
+    if outcome.codec_tag == REMOVED:
+        raise data_removed(task_id, Data.RESULTS)
+    return build_stored_result(outcome)
 
 
 async def get_payload(db: Session, task_id: str) -> tuple[bytes, str]:
@@ -80,8 +86,11 @@ async def get_payload(db: Session, task_id: str) -> tuple[bytes, str]:
 
     Raises:
         TaskNotFoundError: There is no such task.
+        DataRemovedError: Retention removed them before the task.
     """
     row = await db.row(db.sql("get_payload")["payload"], db.id(task_id))
+    if row is None and await read_tasks(db, [task_id]):
+        raise data_removed(task_id, Data.PAYLOADS)
     if row is None:
         raise task_not_found(task_id)
     args, codec_tag = row

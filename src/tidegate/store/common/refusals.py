@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tidegate.domain.readers import shown
+from tidegate.domain.retention import Data
 from tidegate.errors import (
     ArgumentsError,
+    DataRemovedError,
     KeyConflictError,
     OptionError,
     TaskNotFoundError,
@@ -35,6 +37,17 @@ def task_not_found(task_id: str) -> TaskNotFoundError:
         f"there is no task {task_id}",
         fix="check the id; a final task is deleted when its retention time is over",
         task_id=task_id,
+    )
+
+
+def data_removed(task_id: str, data: Data) -> DataRemovedError:
+    """Return the error for arguments or a result that retention removed before the task."""
+    what = "arguments are" if data is Data.PAYLOADS else "result is"
+    return DataRemovedError(
+        f"the {what} no longer kept: task {task_id} is older than its retention of {data}",
+        fix=f"look in the archive if there is one, or keep them longer: {data} in [retention]",
+        task_id=task_id,
+        data=str(data),
     )
 
 

@@ -37,6 +37,9 @@ class Session(Protocol):
     async def rows(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         """Return all rows."""
 
+    async def records(self, statement: str, *values: Any) -> Sequence[Mapping[str, Any]]:
+        """Return all rows, each with its columns by name."""
+
     async def row(self, statement: str, *values: Any) -> Sequence[Any] | None:
         """Return the first row; None if there is none."""
 

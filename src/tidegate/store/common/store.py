@@ -22,6 +22,7 @@ from tidegate.store.common import (
     operations,
     permits,
     reads,
+    retention,
     runs,
     schedules,
     statistics,
@@ -145,6 +146,11 @@ class CommonStore(Store):
 
     list_cancel_requests = read(runs.list_cancel_requests)
     read_stream_heads = read(reads.read_stream_heads)
+
+    # --- retention ---
+
+    list_final_tasks = read(retention.list_final_tasks)
+    export_tasks = read(retention.export_tasks, snapshot=True)
 
     # --- schedules ---
 

@@ -7,10 +7,20 @@ from typing import Any
 
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
+from tidegate.store.task_tables import TASK_TABLES, statement_for
 
-_DELETE = load("purge")["delete"]
+_SQL = load("task_tables")
+
+
+def _for_all_tables() -> str:
+    """Return one statement that deletes from all tables of the registry: one round trip."""
+    *parts, last = [statement_for(table, _SQL["delete"]) for table in TASK_TABLES]
+    return "WITH " + ", ".join(f"part_{at} AS (\n{part}\n)" for at, part in enumerate(parts)) + f"\n{last}"
+
+
+_DELETE = _for_all_tables()
 
 
 async def delete_tasks(db: PostgresSession, tasks: Sequence[Any]) -> None:
-    """Delete final or uncommitted tasks: row, payload, result, history, progress."""
+    """Delete final or uncommitted tasks with their rows in all tables of the registry."""
     await db.run(_DELETE, tasks)

@@ -5,6 +5,9 @@ Each step of a deletion is a short transaction that skips rows which another mac
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tidegate.domain.retention import FinalTable
 from tidegate.store.common.periods import DAYS_KEPT
 from tidegate.store.common.upkeep import (
     AUDIT_KEPT_SECONDS,
@@ -22,6 +25,7 @@ from tidegate.store.postgres.statements import load
 
 _RELEASE = load("release_batches")["release_batches"]
 _EXPIRED = load("delete_expired")
+_FINAL = load("delete_final_tasks")
 _DEATHS = load("deaths")
 _DROP_BATCH = load("drop_batch")
 _CHECK = load("check_integrity")
@@ -33,9 +37,7 @@ async def release_batches(db: PostgresSession, limit: int = 5_000) -> int:
     return moved
 
 
-async def delete_expired(
-    database: Database, *, finished_seconds: float, dead_seconds: float, limit: int
-) -> int:
+async def delete_expired(database: Database, *, ticks_seconds: float, limit: int) -> int:
     """Delete expired rows, one transaction per kind; return how many were deleted.
 
     Counts are folded into the roll-up first, or old ones would be missed.
@@ -66,19 +68,13 @@ async def delete_expired(
         return await db.run(_EXPIRED["old_audit"], db.at, AUDIT_KEPT_SECONDS, limit)
 
     async def ticks(db: PostgresSession) -> int:
-        return await _delete_ticks(db, fired_ticks_kept(finished_seconds), limit)
-
-    async def finished(db: PostgresSession) -> int:
-        return await _delete_tasks(db, "finished", finished_seconds, limit)
-
-    async def dead(db: PostgresSession) -> int:
-        return await _delete_tasks(db, "dead", dead_seconds, limit)
+        return await _delete_ticks(db, fired_ticks_kept(ticks_seconds), limit)
 
     async def batches(db: PostgresSession) -> int:
         return await _delete_stale_batches(db, limit)
 
     gone = 0
-    for kind in (keys, permits, rollups, deaths, audit, ticks, finished, dead, batches):
+    for kind in (keys, permits, rollups, deaths, audit, ticks, batches):
         gone += await database.transact(kind)
     return gone
 
@@ -89,11 +85,14 @@ async def check_integrity(db: PostgresSession) -> list[str]:
     return [f"{offenders[name]} {what}" for name, what in INCONSISTENCIES.items() if offenders[name]]
 
 
-async def _delete_tasks(db: PostgresSession, statement: str, seconds: float, limit: int) -> int:
-    old = await db.column(_EXPIRED[statement], db.at, seconds, limit)
-    if old:
-        await delete_tasks(db, old)
-    return len(old)
+async def delete_final_tasks(
+    db: PostgresSession, table: FinalTable, task_ids: Sequence[str], *, until_at: float
+) -> list[str]:
+    """Delete tasks with everything that belongs to them; return the ids of those that were deleted."""
+    locked = await db.column(_FINAL[table], list(task_ids), until_at)
+    if locked:
+        await delete_tasks(db, locked)
+    return [db.text(task) for task in locked]
 
 
 async def _delete_ticks(db: PostgresSession, fired_seconds: float, limit: int) -> int:

@@ -80,6 +80,10 @@ class PostgresSession:
         """Return stored ids as one parameter of a statement."""
         return list(values)
 
+    async def records(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        """Return all rows, each with its columns by name."""
+        return [dict(row) for row in await self.rows(statement, *values)]
+
     async def rows(self, statement: str, *values: Any) -> list[Any]:
         """Return all rows."""
         found: list[Any] = await self._connection.fetch(in_schema(statement, self.schema), *values)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
-from tidegate.store.common import due_schedules, operations, promote, runs, schedules, workers
+from tidegate.store.common import due_schedules, operations, promote, retention, runs, schedules, workers
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore, read, write
@@ -29,6 +29,7 @@ from tidegate.store.postgres import (
     history,
     maintenance,
     schema,
+    size,
     streams,
 )
 from tidegate.store.postgres import redrive as dead_letters
@@ -257,13 +258,13 @@ class PostgresStore(CommonStore):
 
     release_batches = write(maintenance.release_batches, alone=True, notify=True)
 
-    async def delete_expired(
-        self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000
-    ) -> int:
+    async def delete_expired(self, *, ticks_seconds: float, limit: int = 1_000) -> int:
         """Delete expired rows, each kind in its own transaction."""
-        return await maintenance.delete_expired(
-            self._database, finished_seconds=finished_seconds, dead_seconds=dead_seconds, limit=limit
-        )
+        return await maintenance.delete_expired(self._database, ticks_seconds=ticks_seconds, limit=limit)
+
+    delete_final_tasks = write(maintenance.delete_final_tasks)
+    delete_task_parts = write(retention.delete_task_parts)
+    get_sizes = read(size.get_sizes, snapshot=True)
 
     async def compact_history(self, limit: int = 1_000) -> int:
         """Replace old counters by sums, each kind in its own transaction."""

@@ -15,6 +15,7 @@ from typing import Protocol
 from tidegate.store.protocol.access import Access
 from tidegate.store.protocol.control import Control
 from tidegate.store.protocol.operations import Operations
+from tidegate.store.protocol.retention import Retention
 from tidegate.store.protocol.schedules import Schedules
 from tidegate.store.protocol.tasks import DeadLetters, Statistics, Tasks
 from tidegate.store.protocol.upstreams import Upstreams
@@ -64,6 +65,7 @@ class Store(
     Streams,
     Workers,
     Maintenance,
+    Retention,
     Schedules,
     Upstreams,
     Control,

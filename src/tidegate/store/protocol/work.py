@@ -150,14 +150,12 @@ class Maintenance(Protocol):
     async def release_batches(self, limit: int = 5_000) -> int:
         """Move up to `limit` tasks of committed batches to their queues; return how many were moved."""
 
-    async def delete_expired(
-        self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000
-    ) -> int:
+    async def delete_expired(self, *, ticks_seconds: float, limit: int = 1_000) -> int:
         """Delete expired rows, at most `limit` of each kind; return how many were deleted.
 
-        These are expired keys, counters older than 400 days, audit entries older than a year, uncommitted
-        batches older than a day, final tasks older than `finished_seconds` and dead letters older than
-        `dead_seconds`, each with everything that belongs to it.
+        These are expired keys and permits, counters older than 400 days, audit entries older than a year,
+        uncommitted batches older than a day, and fired ticks older than `ticks_seconds`. Final tasks are
+        removed by `delete_final_tasks`.
         """
 
     async def compact_history(self, limit: int = 1_000) -> int:

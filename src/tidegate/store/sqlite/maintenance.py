@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import apsw
 
+from tidegate.domain.retention import FinalTable
+from tidegate.store.common import ids
 from tidegate.store.common.periods import DAYS_KEPT
 from tidegate.store.common.upkeep import (
     AUDIT_KEPT_SECONDS,
@@ -18,33 +22,28 @@ from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.statements import load
 
 _EXPIRED = load("delete_expired")
+_FINAL = load("delete_final_tasks")
 _DEATHS = load("deaths")
 _FORGET_BATCH = load("drop_batch")["forget_batch"]
 
 
-def precheck_delete_expired(
-    db: apsw.Connection, now: float, *, finished_seconds: float, dead_seconds: float
-) -> int | None:
+def precheck_delete_expired(db: apsw.Connection, now: float, *, ticks_seconds: float) -> int | None:
     """Return 0 if nothing has expired; None otherwise."""
     something = (
         query.value(db, _EXPIRED["has_expired_keys"], (now,))
         or query.value(db, _EXPIRED["has_expired_permits"], (now,))
-        or query.value(db, _EXPIRED["finished"], (now - finished_seconds, 1))
-        or query.value(db, _EXPIRED["dead"], (now - dead_seconds, 1))
         or query.value(db, _EXPIRED["stale_batches"], (now - BATCH_KEPT_SECONDS,))
         or query.value(db, _EXPIRED["has_old_rollups"], (_minute(now - ROLLUP_KEPT_SECONDS),))
         or query.value(db, _DEATHS["has_old_days"], (_minute(now) - DAYS_KEPT,))
         or query.value(db, _EXPIRED["has_old_audit"], (now - AUDIT_KEPT_SECONDS,))
-        or query.value(db, _EXPIRED["has_old_fired_ticks"], (now - fired_ticks_kept(finished_seconds),))
+        or query.value(db, _EXPIRED["has_old_fired_ticks"], (now - fired_ticks_kept(ticks_seconds),))
         or query.value(db, _EXPIRED["has_old_unfired_ticks"], (now - TICK_KEPT_SECONDS,))
         or query.value(db, _EXPIRED["has_removed_schedules"], (now - TICK_KEPT_SECONDS,))
     )
     return None if something else 0
 
 
-def delete_expired(
-    db: apsw.Connection, now: float, *, finished_seconds: float, dead_seconds: float, limit: int
-) -> int:
+def delete_expired(db: apsw.Connection, now: float, *, ticks_seconds: float, limit: int) -> int:
     """Delete expired rows, at most `limit` of each kind; return how many were deleted."""
     gone = _deleted(db, "expired_keys", now, limit)
     gone += _deleted(db, "expired_permits", now, limit)
@@ -52,12 +51,21 @@ def delete_expired(
         gone += _deleted(db, rollup, _minute(now - ROLLUP_KEPT_SECONDS), limit)
     gone += _delete_deaths(db, _minute(now) - DAYS_KEPT, limit)
     gone += _deleted(db, "old_audit", now - AUDIT_KEPT_SECONDS, limit)
-    gone += _deleted(db, "old_fired_ticks", now - fired_ticks_kept(finished_seconds), limit)
+    gone += _deleted(db, "old_fired_ticks", now - fired_ticks_kept(ticks_seconds), limit)
     gone += _deleted(db, "old_unfired_ticks", now - TICK_KEPT_SECONDS, limit)
     gone += _deleted(db, "removed_schedules", now - TICK_KEPT_SECONDS, limit)
-    gone += _delete_tasks(db, _EXPIRED["finished"], now - finished_seconds, limit)
-    gone += _delete_tasks(db, _EXPIRED["dead"], now - dead_seconds, limit)
     return gone + _delete_stale_batches(db, now - BATCH_KEPT_SECONDS, limit)
+
+
+def delete_final_tasks(
+    db: apsw.Connection, table: FinalTable, task_ids: Sequence[str], *, until_at: float
+) -> list[str]:
+    """Delete tasks with everything that belongs to them; return the ids of those that were deleted."""
+    given = query.array([ids.to_blob(task_id) for task_id in task_ids])
+    found = query.column(db, _FINAL[table], (given, until_at))
+    if found:
+        delete_tasks(db, found)
+    return [ids.to_text(task) for task in found]
 
 
 def _minute(moment: float) -> int:
@@ -79,13 +87,6 @@ def _delete_deaths(db: apsw.Connection, before: int, limit: int) -> int:
     if gone:
         db.execute(_DEATHS["unused_groups"])
     return gone
-
-
-def _delete_tasks(db: apsw.Connection, statement: str, before: float, limit: int) -> int:
-    old = query.column(db, statement, (before, limit))
-    if old:
-        delete_tasks(db, old)
-    return len(old)
 
 
 def _delete_stale_batches(db: apsw.Connection, before: float, limit: int) -> int:

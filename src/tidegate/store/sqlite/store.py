@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
 import apsw
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
-from tidegate.store.common import due_schedules, operations, promote, schedules, workers
+from tidegate.domain.retention import Data, FinalTable
+from tidegate.store.common import due_schedules, operations, promote, retention, schedules, workers
 from tidegate.store.common import store as common
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.refusals import cannot_join
@@ -23,6 +24,7 @@ from tidegate.store.operation_rows import (
     RedriveTerms,
     Sending,
 )
+from tidegate.store.retention_rows import StoreSize
 from tidegate.store.rows import (
     ActionStatus,
     ClaimRequest,
@@ -40,6 +42,7 @@ from tidegate.store.sqlite import (
     history,
     maintenance,
     schema,
+    size,
     streams,
     upkeep,
 )
@@ -206,14 +209,34 @@ class SqliteStore(CommonStore):
             lambda db: batches.release_batches(db, self._now(), limit), precheck=batches.precheck_release
         )
 
-    async def delete_expired(
-        self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000
-    ) -> int:
-        ages = {"finished_seconds": finished_seconds, "dead_seconds": dead_seconds}
+    async def delete_expired(self, *, ticks_seconds: float, limit: int = 1_000) -> int:
         return await self._write_on_connection(
-            lambda db: maintenance.delete_expired(db, self._now(), **ages, limit=limit),
-            precheck=lambda db: maintenance.precheck_delete_expired(db, self._now(), **ages),
+            lambda db: maintenance.delete_expired(db, self._now(), ticks_seconds=ticks_seconds, limit=limit),
+            precheck=lambda db: maintenance.precheck_delete_expired(
+                db, self._now(), ticks_seconds=ticks_seconds
+            ),
         )
+
+    async def delete_final_tasks(
+        self, table: FinalTable, task_ids: Sequence[str], *, until_at: float
+    ) -> list[str]:
+        return await self._write_on_connection(
+            lambda db: maintenance.delete_final_tasks(db, table, task_ids, until_at=until_at)
+        )
+
+    async def delete_task_parts(self, task_ids: Sequence[str], parts: Collection[Data]) -> int:
+        """Remove parts. If there are none, the write lock is not taken."""
+
+        async def has_none(db: Session) -> int | None:
+            return None if await retention.has_parts(db, task_ids, parts) else 0
+
+        return await self._write_on_connection(
+            self._on_session(lambda db: retention.delete_task_parts(db, task_ids, parts)),
+            precheck=self._on_session(has_none),
+        )
+
+    async def get_sizes(self) -> StoreSize:
+        return await self._runner.run(lambda db: size.get_sizes(db, self.path), Mode.READ)
 
     async def compact_history(self, limit: int = 1_000) -> int:
         """Replace old counters by sums. Without any, the write lock is not taken."""

@@ -52,6 +52,15 @@ class SqliteSession:
         """Return all rows."""
         return query.rows(self.link, statement, values)
 
+    async def records(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        """Return all rows, each with its columns by name."""
+        cursor = self.link.execute(statement, values)
+        # Without a row, a cursor has no description.
+        return [
+            {name: value for (name, _), value in zip(cursor.get_description(), row, strict=True)}
+            for row in cursor
+        ]
+
     async def row(self, statement: str, *values: Any) -> tuple[Any, ...] | None:
         """Return the first row; None if there is none."""
         return query.row(self.link, statement, values)

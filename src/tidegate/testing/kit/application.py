@@ -13,6 +13,7 @@ from tidegate.calls.upstream import Upstream
 from tidegate.codec.signature import Signature
 from tidegate.context import RetryRequested, TaskStopped, current_context
 from tidegate.domain.outcome import Fence
+from tidegate.domain.retention import Retention
 from tidegate.domain.spec import RunsIn, TaskSpec
 from tidegate.limits.settings import LimitDeclaration
 from tidegate.schedule.declared import ScheduleSet
@@ -47,6 +48,7 @@ class KitApplication:
         self.url = app.url
         self.pools: tuple[Pool, ...] = app.pools
         self.timings: Timings = app.timings
+        self.retention: Retention = app.retention
         self.store = store
         self.errors: dict[Fence, BaseException] = {}
         """What functions raised, by run."""

@@ -182,16 +182,12 @@ class KitBase:
         self._declare_schedules(self._store)
         self._store.pass_over_ticks()
         store, now = self._store, self._clock()
-        timings = self._core.timings
         is_free = (
             self._session is None
             and not store.has_ready()
             and store.next_due_at() > now + seconds
             and store.next_tick_at() > now + seconds
-            and store.next_expiry_at(
-                finished_seconds=timings.retention_finished, dead_seconds=timings.retention_dead
-            )
-            > now + seconds
+            and store.next_expiry_at(self._core.retention) > now + seconds
         )
         if is_free:
             self._clock.jump(seconds)

@@ -89,7 +89,9 @@ class WorkSession:
         self._limit_seconds = limit_seconds
         self._sharing = sharing
         self._rng = rng
-        self._maintenance = MaintenanceLoop(store, self._timings, rng=self._rng, clock=self._clock.monotonic)
+        self._maintenance = MaintenanceLoop(
+            store, self._timings, app.retention, rng=self._rng, clock=self._clock.monotonic
+        )
         self._time = LoopTime(self.loop, self._clock, on_idle=self._on_idle, on_turn=self._on_turn)
         self._engine: Engine | None = None
         self._idle = asyncio.Event()
@@ -186,9 +188,7 @@ class WorkSession:
 
     def next_expiry_at(self) -> float:
         """Return the moment at which the first row of the store expires."""
-        return self._store.next_expiry_at(
-            finished_seconds=self._timings.retention_finished, dead_seconds=self._timings.retention_dead
-        )
+        return self._store.next_expiry_at(self.app.retention)
 
     async def _register(self, worker_id: str) -> None:
         await self._store.add_worker(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -14,6 +15,7 @@ import apsw
 
 from tidegate.context import current_context
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
+from tidegate.domain.retention import FinalTable, Retention, ages_of
 from tidegate.errors import UsageError
 from tidegate.store.common import ids
 from tidegate.store.common.refusals import cannot_join
@@ -98,11 +100,12 @@ class KitStore(SqliteStore):
         """Leave out the ticks that have passed since the clock was moved last."""
         self.runner.run_now(lambda db: next_due.pass_over_ticks(db, self.clock()), Mode.WRITE)
 
-    def next_expiry_at(self, *, finished_seconds: float, dead_seconds: float) -> float:
-        """Return the moment at which the first row expires; infinity if none does."""
+    def next_expiry_at(self, retention: Retention) -> float:
+        """Return the moment at which the first row may expire; infinity if none does."""
+        ages = {table: min(ages_of(retention, table), default=math.inf) for table in FinalTable}
         return self.runner.run_now(
             lambda db: next_due.next_expiry_at(
-                db, finished_seconds=finished_seconds, dead_seconds=dead_seconds
+                db, finished_seconds=ages[FinalTable.ARCHIVE], dead_seconds=ages[FinalTable.DEAD]
             )
         )
 

@@ -24,6 +24,8 @@ class MaintenanceJob:
         rng: For jitter.
         on_failure: Called after a round failed.
         busy_interval: Seconds until the next round if there is more to do at once.
+        share: The part of the time that rounds may take while there is more to do at once. The job pauses for
+            the rest.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class MaintenanceJob:
         rng: random.Random,
         on_failure: Callable[[], None] | None = None,
         busy_interval: float = 0.0,
+        share: float = 1.0,
     ) -> None:
         self.name = name
         self._interval = interval
@@ -42,6 +45,7 @@ class MaintenanceJob:
         self._rng = rng
         self._on_failure = on_failure
         self._busy_interval = busy_interval
+        self._share = share
         self._pause = BackoffDelay(rng, first=min(0.2, interval), cap=max(5.0, interval))
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -76,7 +80,8 @@ class MaintenanceJob:
             self._started_at = asyncio.get_running_loop().time()
             try:
                 if await self._run_once():
-                    pause = self._busy_interval
+                    rest = self.busy_seconds() * (1.0 / self._share - 1.0)
+                    pause = max(self._busy_interval, min(pause, rest))
                 self._pause.reset()
             except StoreError as error:
                 pause = self._report_failure(f"the store is unreachable ({error})")

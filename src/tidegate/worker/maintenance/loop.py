@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from tidegate.deadletter.runner import OperationRunner
+from tidegate.domain.retention import Retention
 from tidegate.errors import StoreError
 from tidegate.schedule.firing import ScheduleFirer
 from tidegate.store.protocol import Store
@@ -15,11 +16,15 @@ from tidegate.store.rows import WorkerRow
 from tidegate.worker.maintenance.capacity import CapacityWatch
 from tidegate.worker.maintenance.job import MaintenanceJob
 from tidegate.worker.maintenance.reaper import Reaper
+from tidegate.worker.maintenance.retention import RetentionSweep
 from tidegate.worker.settings import Timings
 
 RETENTION_SECONDS = 60.0
 CAPACITY_SECONDS = 60.0
 RETENTION_LIMIT = 1_000
+RETENTION_SHARE = 0.1
+"""The part of the time that retention works while there is more to remove, so that running work is not
+slowed."""
 HISTORY_SECONDS = 60.0
 COMPACT_LIMIT = 1_000
 FINGERPRINT_LIMIT = 500
@@ -34,7 +39,8 @@ class MaintenanceLoop:
 
     Args:
         store: An open store.
-        timings: Intervals and retention times.
+        timings: Intervals.
+        retention: How long final tasks are kept.
         rng: For jitter.
         clock: Monotonic seconds.
         on_retired: Called with each worker that was retired because its lease ran out.
@@ -44,6 +50,7 @@ class MaintenanceLoop:
         self,
         store: Store,
         timings: Timings,
+        retention: Retention,
         *,
         rng: random.Random,
         clock: Callable[[], float],
@@ -51,6 +58,8 @@ class MaintenanceLoop:
     ) -> None:
         self._store = store
         self._timings = timings
+        self._retention = retention
+        self._sweep = RetentionSweep(store, retention, clock=clock)
         self._reaper = Reaper(
             store, interval=timings.reap, lease=timings.lease, clock=clock, on_retired=on_retired
         )
@@ -70,7 +79,9 @@ class MaintenanceLoop:
                 rng=rng,
                 busy_interval=OPERATION_STEP_SECONDS,
             ),
-            MaintenanceJob("retention", RETENTION_SECONDS, self.delete_expired, rng=rng),
+            MaintenanceJob(
+                "retention", RETENTION_SECONDS, self.delete_expired, rng=rng, share=RETENTION_SHARE
+            ),
             MaintenanceJob("history", HISTORY_SECONDS, self.compact_history, rng=rng),
             MaintenanceJob("capacity", CAPACITY_SECONDS, CapacityWatch(store).run_once, rng=rng),
         ]
@@ -110,10 +121,10 @@ class MaintenanceLoop:
 
     async def delete_expired(self) -> bool:
         """Delete what is kept no longer, one batch. Return whether there is more to do at once."""
+        if await self._sweep.run_once() is not None:
+            return True
         deleted = await self._store.delete_expired(
-            finished_seconds=self._timings.retention_finished,
-            dead_seconds=self._timings.retention_dead,
-            limit=RETENTION_LIMIT,
+            ticks_seconds=self._retention.finished, limit=RETENTION_LIMIT
         )
         deleted += await self._store.delete_old_operations(self._timings.retention_dead, RETENTION_LIMIT)
         await self._store.delete_retired_workers(RETIRED_WORKER_SECONDS)

@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.domain.retention import Retention, retention_from_dict, retention_to_dict
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.internals import core_of
 from tidegate.schedule.declared import ScheduleSet
@@ -28,6 +29,7 @@ class Manifest:
     database_url: str
     pools: tuple[Pool, ...]
     timings: Timings
+    retention: Retention
     functions: dict[str, Any]
     content: dict[str, Any]
     """The whole manifest, to be saved in the store."""
@@ -82,6 +84,7 @@ async def read_manifest(application: str, database_url: str | None = None) -> Ma
         database_url=plain["database_url"],
         pools=tuple(pool_from_dict(pool) for pool in plain["pools"]),
         timings=Timings(**plain["timings"]),
+        retention=retention_from_dict(plain["retention"]),
         functions=plain["content"]["functions"],
         content=plain["content"],
         schedule_set=ScheduleSet.from_manifest(application, plain["content"]),
@@ -103,6 +106,7 @@ def _write(application: str, fd: int) -> int:
         "database_url": app.url,
         "pools": [pool_to_dict(pool) for pool in app.pools],
         "timings": timings,
+        "retention": retention_to_dict(app.retention),
         "content": app.manifest(),
     }
     with os.fdopen(fd, "w") as answer:

@@ -11,6 +11,7 @@ import socket
 import time
 
 from tidegate._version import __version__
+from tidegate.domain.retention import Retention
 from tidegate.store.connect import absolute_url, open_store
 from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
@@ -29,12 +30,15 @@ HUNG_SECONDS = 120.0
 """A maintenance job whose round runs this long counts as hung."""
 
 
-def run_scheduler(database_url: str, *, timings: Timings, name: str | None = None) -> int:
+def run_scheduler(
+    database_url: str, *, timings: Timings, retention: Retention, name: str | None = None
+) -> int:
     """Run maintenance until SIGTERM or SIGINT; return the exit code.
 
     Args:
         database_url: The database.
-        timings: Intervals and retention times.
+        timings: Intervals.
+        retention: How long final tasks are kept.
         name: Shown to people; the host's name unless given.
 
     Raises:
@@ -46,7 +50,7 @@ def run_scheduler(database_url: str, *, timings: Timings, name: str | None = Non
 
     async def run_maintenance() -> int:
         return await Scheduler(
-            database_url, open_store(database_url), timings, name or socket.gethostname()
+            database_url, open_store(database_url), timings, retention, name or socket.gethostname()
         ).run()
 
     return asyncio.run(run_maintenance())
@@ -58,11 +62,14 @@ class Scheduler:
     Args:
         database_url: The database, shown in logs and health checks.
         store: The store of that database; `run` opens it.
-        timings: Intervals and retention times.
+        timings: Intervals.
+        retention: How long final tasks are kept.
         name: Shown to people.
     """
 
-    def __init__(self, database_url: str, store: Store, timings: Timings, name: str) -> None:
+    def __init__(
+        self, database_url: str, store: Store, timings: Timings, retention: Retention, name: str
+    ) -> None:
         self._database_url = database_url
         self._store = store
         self._timings = timings
@@ -70,7 +77,12 @@ class Scheduler:
         rng = random.Random()
         self._stopping = StopRequest(rng)
         self._maintenance = MaintenanceLoop(
-            store, timings, rng=rng, clock=time.monotonic, on_retired=scratch.remove_for_lost_worker
+            store,
+            timings,
+            retention,
+            rng=rng,
+            clock=time.monotonic,
+            on_retired=scratch.remove_for_lost_worker,
         )
         self._status_reporter = StatusReporter(
             "scheduler", name, get_health=self._get_health, is_progressing=self._is_progressing

@@ -130,6 +130,7 @@ class Supervisor:
         self._maintenance = MaintenanceLoop(
             self._store,
             self._timings,
+            self._manifest.retention,
             rng=self._rng,
             clock=time.monotonic,
             on_retired=scratch.remove_for_lost_worker,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from store_build import Build, SettableClock, ids_of, succeeded
+from store_build import Build, SettableClock, expire, ids_of, succeeded
 
 from tidegate.domain.failure import CallFailure, Reason
 from tidegate.domain.spec import Window
@@ -160,8 +160,8 @@ async def test_expired_permits_are_deleted(store: Store, clock: SettableClock) -
     await call(store, seconds=100.0)
     clock.advance(50.0)
     sweep = {"finished_seconds": 1e9, "dead_seconds": 1e9}
-    assert await store.delete_expired(**sweep) == 1
-    assert await store.delete_expired(**sweep) == 0
+    assert await expire(store, **sweep) == 1
+    assert await expire(store, **sweep) == 0
     assert await in_flight(store) == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from store_build import Build, SettableClock, dead, retrying, succeeded
+from store_build import Build, SettableClock, dead, expire, retrying, succeeded
 
 from tidegate.domain.calls import NO_CALLS, CallLog, CallSummary
 from tidegate.domain.outcome import Cancelled, Fence, FinishStatus, Outcome, Released, Succeeded
@@ -125,7 +125,7 @@ async def test_usage_is_deleted_with_its_task(build: Build, clock: SettableClock
     await build.done(used(dead(letter)), used(succeeded(done)))
     await build.store.purge([letter.task_id])
     clock.advance(100)
-    await build.store.delete_expired(finished_seconds=50, dead_seconds=50)
+    await expire(build.store, finished_seconds=50, dead_seconds=50)
     assert await build.store.read_tasks([letter.task_id, done.task_id]) == {}
     # Storing the same ids again shows whether anything was left behind.
     await build.store.enqueue(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from store_build import FAILED, START, Build, SettableClock, dead, retrying, succeeded
+from store_build import FAILED, START, Build, SettableClock, dead, expire, retrying, succeeded
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import Failure, Reason, Verdict
@@ -243,7 +243,7 @@ async def test_a_finish_of_a_deleted_task_is_fenced(build: Build, clock: Settabl
     fence = (await build.run()).fence
     await build.done(succeeded(fence))
     clock.advance(100)
-    assert await build.store.delete_expired(finished_seconds=10.0, dead_seconds=10.0) == 1
+    assert await expire(build.store, finished_seconds=10.0, dead_seconds=10.0) == 1
     assert await build.store.finish([succeeded(fence)]) == [FENCED]
 
 

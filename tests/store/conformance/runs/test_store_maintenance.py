@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from store_back_ends import Clients, opened
-from store_build import START, Build, SettableClock, dead, ids_of, retrying, succeeded
+from store_build import START, Build, SettableClock, dead, expire, ids_of, retrying, succeeded
 
 from tidegate.domain.outcome import Released
+from tidegate.domain.retention import Retention
 from tidegate.domain.states import State
 from tidegate.errors import TaskNotFoundError
 from tidegate.store.protocol import Store
@@ -88,11 +89,9 @@ async def test_expired_final_tasks_are_deleted_with_everything_that_belongs_to_t
     await build.done(succeeded(task.fence, b"secret"))
     await build.in_state(State.CANCELLED)
     clock.advance(HOUR - 1)
-    assert await build.store.delete_expired(finished_seconds=HOUR, dead_seconds=HOUR) == 0
+    assert await expire(build.store, finished_seconds=HOUR, dead_seconds=HOUR) == 0
     clock.advance(2)
-    assert (
-        await build.store.delete_expired(finished_seconds=HOUR, dead_seconds=HOUR) == 3
-    )  # two tasks and a key
+    assert await expire(build.store, finished_seconds=HOUR, dead_seconds=HOUR) == 3  # two tasks and a key
     assert await build.store.read_tasks([task_id]) == {}
     assert await build.store.get_history(task_id) == []
     with pytest.raises(TaskNotFoundError):
@@ -103,10 +102,10 @@ async def test_expired_final_tasks_are_deleted_with_everything_that_belongs_to_t
 async def test_dead_letters_have_their_own_retention(build: Build, clock: SettableClock) -> None:
     dead_tasks, done = await build.in_state(State.DEAD), await build.in_state(State.SUCCEEDED)
     clock.advance(2 * HOUR)
-    assert await build.store.delete_expired(finished_seconds=HOUR, dead_seconds=3 * HOUR) == 1
+    assert await expire(build.store, finished_seconds=HOUR, dead_seconds=3 * HOUR) == 1
     assert set(await build.states([dead_tasks, done])) == {dead_tasks}
     clock.advance(2 * HOUR)
-    assert await build.store.delete_expired(finished_seconds=HOUR, dead_seconds=3 * HOUR) == 1
+    assert await expire(build.store, finished_seconds=HOUR, dead_seconds=3 * HOUR) == 1
     assert await build.store.list_tasks(TaskFilter()) == []
 
 
@@ -141,7 +140,7 @@ async def deleted_by_maintenance(store: Store) -> None:
             swept.set()
 
     watched: Any = Watched()
-    maintenance = MaintenanceLoop(watched, Timings(), rng=random.Random(1), clock=time.monotonic)
+    maintenance = MaintenanceLoop(watched, Timings(), Retention(), rng=random.Random(1), clock=time.monotonic)
     maintenance.start()
     async with asyncio.timeout(20):
         await swept.wait()
@@ -152,7 +151,7 @@ async def test_live_tasks_are_never_deleted(build: Build, clock: SettableClock) 
     states = [State.SCHEDULED, State.READY, State.RUNNING, State.RETRYING]
     ids = [await build.in_state(state) for state in states]
     clock.advance(1_000 * HOUR)
-    assert await build.store.delete_expired(finished_seconds=0.0, dead_seconds=0.0) == 0
+    assert await expire(build.store, finished_seconds=0.0, dead_seconds=0.0) == 0
     assert list((await build.states(ids)).values()) == states
 
 
@@ -164,9 +163,7 @@ async def test_delete_expired_deletes_at_most_its_limit_of_each_kind(
         *(succeeded(task.fence) for task in tasks[:3]), *(dead(task.fence) for task in tasks[3:])
     )
     clock.advance(HOUR)
-    swept = [
-        await build.store.delete_expired(finished_seconds=1.0, dead_seconds=1.0, limit=2) for _ in range(3)
-    ]
+    swept = [await expire(build.store, finished_seconds=1.0, dead_seconds=1.0, limit=2) for _ in range(3)]
     assert swept == [4, 2, 0]
 
 
@@ -177,8 +174,8 @@ async def test_with_infinite_retention_only_expired_keys_are_deleted(
     await build.one(unique="u", unique_seconds=10.0)
     await build.one(key="l", key_seconds=1_000.0)
     clock.advance(11)
-    assert await build.store.delete_expired(**KEEP_ALL) == 2
-    assert await build.store.delete_expired(**KEEP_ALL) == 0
+    assert await expire(build.store, **KEEP_ALL) == 2
+    assert await expire(build.store, **KEEP_ALL) == 0
 
 
 async def test_old_counters_are_deleted_and_an_old_queue_is_no_longer_listed(
@@ -187,10 +184,10 @@ async def test_old_counters_are_deleted_and_an_old_queue_is_no_longer_listed(
     await build.in_state(State.SUCCEEDED, queue="long ago")
     clock.advance(500 * 86_400)
     await build.store.compact_history()
-    assert await build.store.delete_expired(**KEEP_ALL) >= 1
+    assert await expire(build.store, **KEEP_ALL) >= 1
     await build.in_state(State.READY, queue="now")
     assert [one.queue for one in await build.store.get_queue_stats()] == ["now"]
-    assert await build.store.delete_expired(**KEEP_ALL) == 0
+    assert await expire(build.store, **KEEP_ALL) == 0
 
 
 async def test_upkeep_is_harmless_at_any_time(store: Store, build: Build) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from schedule_build import MINUTELY, TASK, Schedules, schedule
-from store_build import START, Build, SettableClock
+from store_build import START, Build, SettableClock, expire
 
 from tidegate.domain.schedule import Overlap, ScheduleRule
 from tidegate.domain.states import State
@@ -256,7 +256,7 @@ async def test_old_ticks_are_deleted_but_not_those_that_still_count(schedules: S
     await schedules.store.pause_schedule("old")
     schedules.clock.advance(31 * 86_400.0)
 
-    await schedules.store.delete_expired(finished_seconds=86_400.0, dead_seconds=1e9)
+    await expire(schedules.store, finished_seconds=86_400.0, dead_seconds=1e9)
 
     assert await schedules.ticks("old") == []
     assert [outcome for _, outcome, _ in await schedules.outcomes()] == ["fired", "queued"]

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from store_build import START, Build, SettableClock, ids_of
+from store_build import START, Build, SettableClock, expire, ids_of
 
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
@@ -198,11 +198,11 @@ async def test_actions_apply_to_tasks_of_a_committed_batch_before_its_release(bu
 async def test_an_uncommitted_batch_is_deleted_after_a_day(build: Build, clock: SettableClock) -> None:
     ids = await batched(build, 5)
     clock.advance(DAY - 1)
-    assert await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY) == 0
+    assert await expire(build.store, finished_seconds=DAY, dead_seconds=DAY) == 0
     clock.advance(2)
-    assert await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY, limit=2) == 2
-    assert await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY) == 4
-    assert await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY) == 0
+    assert await expire(build.store, finished_seconds=DAY, dead_seconds=DAY, limit=2) == 2
+    assert await expire(build.store, finished_seconds=DAY, dead_seconds=DAY) == 4
+    assert await expire(build.store, finished_seconds=DAY, dead_seconds=DAY) == 0
     with pytest.raises(NotAcceptedError):
         await build.store.commit_batch("s")
     assert (await build.store.enqueue([build.new(id=ids[0])]))[0].created
@@ -213,9 +213,9 @@ async def test_a_committed_batch_is_never_deleted_before_its_release(
 ) -> None:
     await committed(build, 5)
     clock.advance(2 * DAY)
-    assert await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY) == 0
+    assert await expire(build.store, finished_seconds=DAY, dead_seconds=DAY) == 0
     assert await moved(build.store) == 5
-    assert await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY) == 1
+    assert await expire(build.store, finished_seconds=DAY, dead_seconds=DAY) == 1
 
 
 async def enqueue_many_parts(build: Build, new: list[NewTask]) -> None:

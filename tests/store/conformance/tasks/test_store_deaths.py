@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_back_ends import BackEnd
-from store_build import START, Build, SettableClock, dead
+from store_build import START, Build, SettableClock, dead, expire
 
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.store.history_rows import DeathCountRow, FailureGroupRow, HistoryRange
@@ -163,10 +163,10 @@ async def test_deaths_are_forgotten_after_400_days_with_their_description(
     await die(build, failed())
     clock.advance(399 * DAY)
     await build.store.compact_history()
-    await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY)
+    await expire(build.store, finished_seconds=DAY, dead_seconds=DAY)
     assert len(await build.store.list_failure_groups(EVER)) == 1
     clock.advance(2 * DAY)
-    await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY)
+    await expire(build.store, finished_seconds=DAY, dead_seconds=DAY)
     assert await build.store.list_failure_groups(HistoryRange(0.0, clock.now)) == []
 
 

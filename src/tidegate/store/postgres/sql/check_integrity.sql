@@ -52,10 +52,11 @@ FROM (
 WHERE NOT EXISTS (SELECT 1 FROM /*schema*/task AS t WHERE t.id = placed.task_id)
 
 -- name: missing_payload
--- Tasks without arguments.
+-- Tasks without arguments. Those of finished tasks may have been removed before their task.
 SELECT count(*)
 FROM /*schema*/task AS t
 WHERE NOT EXISTS (SELECT 1 FROM /*schema*/payload AS p WHERE p.task_id = t.id)
+    AND NOT EXISTS (SELECT 1 FROM /*schema*/archive AS a WHERE a.task_id = t.id)
 
 -- name: missing_worker
 -- Runs of workers that do not exist.

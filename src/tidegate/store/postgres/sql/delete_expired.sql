@@ -1,23 +1,5 @@
--- delete_expired: find expired rows. Two processes find different rows at the same time. The statements of purge
--- delete what belongs to a task; the statements of drop_batch delete what belongs to a batch.
-
--- name: finished
--- 1 at, 2 seconds since they finished, 3 how many at most
-SELECT task_id
-FROM /*schema*/archive
-WHERE finished_at < (SELECT /*schema*/moment($1) - $2::float8)
-ORDER BY finished_at
-LIMIT $3
-FOR UPDATE SKIP LOCKED
-
--- name: dead
--- 1 at, 2 seconds since they failed, 3 how many at most
-SELECT task_id
-FROM /*schema*/dead
-WHERE failed_at < (SELECT /*schema*/moment($1) - $2::float8)
-ORDER BY failed_at
-LIMIT $3
-FOR UPDATE SKIP LOCKED
+-- delete_expired: delete expired rows that belong to no task, or to tasks that were never committed. Two processes
+-- delete different rows at the same time.
 
 -- name: stale_batches
 -- Uncommitted or refused batches, and committed ones whose tasks were all moved.

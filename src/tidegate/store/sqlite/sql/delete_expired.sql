@@ -1,20 +1,4 @@
--- delete_expired: find expired rows. The statements of purge delete what belongs to a task.
-
--- name: finished
--- 1 moment before which they finished, 2 how many at most
-SELECT task_id
-FROM archive
-WHERE finished_at < ?1
-ORDER BY finished_at
-LIMIT ?2
-
--- name: dead
--- 1 moment before which they failed, 2 how many at most
-SELECT task_id
-FROM dead
-WHERE failed_at < ?1
-ORDER BY failed_at
-LIMIT ?2
+-- delete_expired: delete expired rows that belong to no task, or to tasks that were never committed.
 
 -- name: stale_batches
 -- Uncommitted or refused batches, and committed ones whose tasks were all moved.

@@ -1,0 +1,51 @@
+-- task_tables: what is done alike to each table of the registry. The code writes the table's name in place of
+-- `task_table` and the name of its column with the task's id in place of `task_key`.
+
+-- name: export
+-- The rows travel by the names of their columns, so this takes every column there is.
+-- 1 ids
+SELECT *
+FROM /*schema*/task_table
+WHERE task_key = ANY ($1::uuid[])
+
+-- name: delete
+-- 1 ids
+DELETE FROM /*schema*/task_table
+WHERE task_key = ANY ($1::uuid[])
+
+-- name: has_part
+-- Whether any of these finished tasks has a row.
+-- 1 ids
+SELECT 1
+FROM /*schema*/task_table AS p
+WHERE p.task_key = ANY ($1::uuid[])
+    AND EXISTS (SELECT 1 FROM /*schema*/archive AS a WHERE a.task_id = p.task_key)
+LIMIT 1
+
+-- name: delete_part
+-- The rows of those of these tasks that are finished.
+-- 1 ids
+DELETE FROM /*schema*/task_table AS p
+WHERE p.task_key = ANY ($1::uuid[])
+    AND EXISTS (SELECT 1 FROM /*schema*/archive AS a WHERE a.task_id = p.task_key)
+
+-- name: has_unmarked_part
+-- The same as `has_part`, for a table whose rows stay and are marked as removed.
+-- 1 ids
+SELECT 1
+FROM /*schema*/task_table AS p
+WHERE p.task_key = ANY ($1::uuid[])
+    AND p.codec_tag <> 'removed'
+    AND EXISTS (SELECT 1 FROM /*schema*/archive AS a WHERE a.task_id = p.task_key)
+LIMIT 1
+
+-- name: mark_part
+-- The same as `delete_part`, for a table whose rows stay and are marked as removed.
+-- 1 ids
+UPDATE /*schema*/task_table AS p
+SET
+    codec_tag = 'removed',
+    data = ''
+WHERE p.task_key = ANY ($1::uuid[])
+    AND p.codec_tag <> 'removed'
+    AND EXISTS (SELECT 1 FROM /*schema*/archive AS a WHERE a.task_id = p.task_key)

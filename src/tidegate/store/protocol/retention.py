@@ -1,0 +1,46 @@
+"""The part of the store contract for retention: list, export and delete final tasks, and report sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from tidegate.domain.retention import Data, FinalTable
+from tidegate.store.retention_rows import ExportedRow, FinalPosition, FinalTask, StoreSize
+
+
+class Retention(Protocol):
+    """What removes final tasks and their data. Nothing here touches a task that is not final."""
+
+    async def list_final_tasks(
+        self, table: FinalTable, *, older_than_seconds: float, after: FinalPosition | None = None, limit: int
+    ) -> list[FinalTask]:
+        """Return final tasks in the order in which they became final, the oldest first.
+
+        Args:
+            table: Finished tasks or dead letters.
+            older_than_seconds: Only tasks that became final longer ago.
+            after: Start after this task; None: at the oldest.
+            limit: Most tasks to return.
+        """
+
+    async def export_tasks(self, task_ids: Sequence[str], data: Collection[Data]) -> list[ExportedRow]:
+        """Return all rows of these kinds of data that belong to these tasks, from one snapshot."""
+
+    async def delete_final_tasks(
+        self, table: FinalTable, task_ids: Sequence[str], *, until_at: float
+    ) -> list[str]:
+        """Delete tasks with everything that belongs to them; return the ids of those that were deleted.
+
+        A task that is not in this table any more, or became final after `until_at` (it was redriven), is
+        left alone. So is one whose row another process has locked.
+        """
+
+    async def delete_task_parts(self, task_ids: Sequence[str], parts: Collection[Data]) -> int:
+        """Remove some of the data of finished tasks; return how many rows were removed. The tasks stay.
+
+        Tasks that are not finished are left alone.
+        """
+
+    async def get_sizes(self) -> StoreSize:
+        """Return the sizes of the tables, at once even if they are large. Numbers may be estimates."""

@@ -1,0 +1,44 @@
+"""The registry of task data has every table of the schema that holds data of tasks."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.task_tables import REMOVED, TASK_TABLES, UNFINISHED_TABLES
+from tidegate.store.transfer.source import TASK_TABLES as MOVED_TABLES
+
+pytestmark = pytest.mark.anyio
+SQL = Path(__file__).parents[2] / "src" / "tidegate" / "store"
+
+
+async def columns_of(path: Path) -> dict[str, set[str]]:
+    """Return the columns of each table of a new file."""
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    with closing(apsw.Connection(str(path))) as db:
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {name: {row[1] for row in db.execute(f"PRAGMA table_info({name})")} for name in names}
+
+
+async def test_each_table_of_the_registry_has_its_key(tmp_path: Path) -> None:
+    columns = await columns_of(tmp_path / "a.db")
+    assert [table.name for table in TASK_TABLES if table.key not in columns[table.name]] == []
+    marked = [columns[table.name] for table in TASK_TABLES if table.is_marked]
+    assert all({"codec_tag", "data"} <= names for names in marked)
+
+
+async def test_a_move_takes_every_table_of_task_data_along() -> None:
+    assert set(MOVED_TABLES) == {table.name for table in TASK_TABLES} | {"ready", "waiting"}
+    assert set(UNFINISHED_TABLES) >= {"ready", "waiting"}
+
+
+@pytest.mark.parametrize("back_end", ["sqlite", "postgres"])
+def test_the_statement_that_marks_a_removal_writes_the_tag_that_readers_know(back_end: str) -> None:
+    text = (SQL / back_end / "sql" / "task_tables.sql").read_text()
+    assert f"codec_tag = '{REMOVED}'" in text
