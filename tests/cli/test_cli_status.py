@@ -13,6 +13,7 @@ from tidegate.cli.doctor import CheckLevel, check_sqlite
 from tidegate.domain.spec import Window
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.store.live_workers import late_seconds
+from tidegate.store.overview_rows import OverviewRow
 from tidegate.store.sqlite.schema import known_migrations
 from tidegate.store.transfer import source
 
@@ -134,7 +135,7 @@ def test_a_watch_opens_the_file_once(workspace, monkeypatch):
     async def read_overview(store):
         if next(looks) > 5:
             raise EnoughError
-        return status.Overview(0.0, [], [], [])
+        return OverviewRow(0.0, [], [], [])
 
     opened, looks = [], itertools.count(1)
     monkeypatch.setattr(source, "Source", Counted)

@@ -413,7 +413,7 @@ async def test_an_unavailable_store_is_a_503_with_retry_after(
             async def away(*_: Any, error: Any = error, **__: Any) -> Any:
                 raise error("path /secret/place", fix="try again")
 
-            for method in ("enqueue", "read_tasks", "list_tasks", "get_queue_stats"):
+            for method in ("enqueue", "read_tasks", "list_tasks", "get_overview"):
                 monkeypatch.setattr(core_of(app).store, method, away)
             answers = [
                 await client.post("/api/v1/tasks", json={"task": "web:add", "args": [1]}),
@@ -436,7 +436,7 @@ async def test_an_internal_error_is_a_problem_without_details(
         raise RuntimeError("inner secret")
 
     async with served(app) as api, api.client() as client:
-        monkeypatch.setattr(core_of(app).store, "get_queue_stats", broken)
+        monkeypatch.setattr(core_of(app).store, "get_overview", broken)
         answer = await client.get("/api/v1/queues")
         assert (answer.status_code, answer.json()["type"]) == (500, "/api/v1/problems/internal")
         assert "secret" not in answer.text

@@ -23,11 +23,12 @@ from tidegate.cli.table import print_table
 from tidegate.cli.upstreams import print_upstreams, upstream_json
 from tidegate.domain.text import counted
 from tidegate.limits.pauses import PauseKind
-from tidegate.operations.overview import Overview, read_overview
+from tidegate.operations.overview import read_overview
 from tidegate.policy.backlog import WORKERS
 from tidegate.policy.drain import DrainKind
 from tidegate.store.controls import ControlKind
 from tidegate.store.live_workers import is_live, late_seconds
+from tidegate.store.overview_rows import OverviewRow
 from tidegate.store.rows import QueueStats, WorkerRow
 
 _WATCH_SECONDS = 1.0
@@ -67,7 +68,7 @@ async def _show(location: StoreLocation, watch: bool, as_json: bool) -> None:
             await asyncio.sleep(_WATCH_SECONDS)
 
 
-def overview_json(overview: Overview) -> dict[str, Any]:
+def overview_json(overview: OverviewRow) -> dict[str, Any]:
     """Return the overview as JSON values."""
     queues = [jsonable(stats) for stats in overview.queues]
     workers = [
@@ -87,7 +88,7 @@ def overview_json(overview: Overview) -> dict[str, Any]:
     }
 
 
-def _print(overview: Overview) -> None:
+def _print(overview: OverviewRow) -> None:
     print_queues(overview.queues, overview.at)
     for pause in overview.pauses:
         if pause.kind is PauseKind.FUNCTION:
@@ -142,7 +143,7 @@ def _print_waits(queues: Sequence[QueueStats]) -> None:
         click.echo(f"and {len(waits) - _MOST_WAITS} more reasons: --json shows all")
 
 
-def _print_workers(overview: Overview) -> None:
+def _print_workers(overview: OverviewRow) -> None:
     live = [worker for worker in overview.workers if is_live(worker, overview.at)]
     silent = len(overview.workers) - len(live)
     if not live:
@@ -187,7 +188,7 @@ def _print_versions(live: Sequence[WorkerRow]) -> None:
             click.echo(style(f"{words}; a task that fits only one of them waits for it", "yellow"))
 
 
-def _print_controls(overview: Overview) -> None:
+def _print_controls(overview: OverviewRow) -> None:
     """Print which workers are quiet, and which pools have another concurrency than in the code."""
     for row in overview.controls:
         if row.kind is ControlKind.QUIET and row.value == 1:

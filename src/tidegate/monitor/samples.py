@@ -71,11 +71,11 @@ class Distribution(NamedTuple):
 def distributions_of(reading: Reading) -> Iterator[Distribution]:
     """Return the values of all histograms."""
     seconds: dict[tuple[str, str, str], float] = defaultdict(float)
-    for row in reading.totals.rows:
+    for row in reading.stored.totals.rows:
         seconds[row.queue, row.function, "run"] += row.run_seconds
         seconds[row.queue, row.function, "wait"] += row.wait_seconds
         seconds[row.queue, row.function, "total"] += row.total_seconds
-    for times in reading.totals.times:
+    for times in reading.stored.totals.times:
         metric = _TIMES[times.kind]
         counts = [times.by_bucket.get(bucket, 0) for bucket in range(BUCKETS)]
         buckets = tuple(zip(map(longest_of, range(BUCKETS)), accumulate(counts), strict=True))
@@ -86,7 +86,7 @@ def distributions_of(reading: Reading) -> Iterator[Distribution]:
 def _totals(reading: Reading) -> Iterator[Sample]:
     functions: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     upstreams: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in reading.totals.rows:
+    for row in reading.stored.totals.rows:
         for name in ("enqueued", "succeeded", "dead", "cancelled", "released"):
             functions[row.queue, row.function][name] += getattr(row, name)
         for name in ("calls", "input_tokens", "output_tokens"):
@@ -104,7 +104,7 @@ def _totals(reading: Reading) -> Iterator[Sample]:
 
 
 def _events(reading: Reading) -> Iterator[Sample]:
-    for event in reading.totals.events:
+    for event in reading.stored.totals.events:
         metric = _EVENTS[event.kind]
         values = {"queue": event.name, "function": event.function, "reason": event.reason}
         names = {"upstream", "pool", "schedule"} & set(metric.labels)
@@ -113,7 +113,7 @@ def _events(reading: Reading) -> Iterator[Sample]:
 
 
 def _queues(reading: Reading) -> Iterator[Sample]:
-    for stats in reading.overview.queues:
+    for stats in reading.stored.overview.queues:
         queue = (stats.queue,)
         for state in _QUEUE_STATES:
             yield Sample(catalogue.QUEUE_TASKS, (stats.queue, state), getattr(stats, state))
@@ -122,7 +122,7 @@ def _queues(reading: Reading) -> Iterator[Sample]:
         for reason in _BLOCKED_REASONS:
             yield Sample(catalogue.QUEUE_BLOCKED_TASKS, (stats.queue, reason), blocked[reason])
         oldest = stats.oldest_ready_at
-        age = 0.0 if oldest is None else max(0.0, reading.overview.at - oldest)
+        age = 0.0 if oldest is None else max(0.0, reading.stored.overview.at - oldest)
         yield Sample(catalogue.QUEUE_OLDEST_AGE, queue, age)
         yield Sample(catalogue.QUEUE_DRAIN, queue, _drain_seconds(stats))
         yield Sample(catalogue.QUEUE_PAUSED, queue, stats.pause is not None)
@@ -145,9 +145,9 @@ def _drain_seconds(stats: QueueStats) -> float:
 
 
 def _workers(reading: Reading) -> Iterator[Sample]:
-    now = reading.overview.at
+    now = reading.stored.overview.at
     pools: dict[str, list[WorkerRow]] = defaultdict(list)
-    for worker in reading.overview.workers:
+    for worker in reading.stored.overview.workers:
         pools[worker.pool].append(worker)
     for pool, workers in sorted(pools.items()):
         states = Counter(_worker_state(worker, now) for worker in workers)
@@ -168,7 +168,7 @@ def _worker_state(worker: WorkerRow, now: float) -> str:
 
 
 def _upstreams(reading: Reading) -> Iterator[Sample]:
-    for row in reading.overview.upstreams:
+    for row in reading.stored.overview.upstreams:
         ring = upstream_of_key_gate(row.name)
         gate = (ring, row.name[len(ring) + 1 :]) if ring else (row.name, "")
         for state in GateState:
@@ -181,7 +181,7 @@ def _upstreams(reading: Reading) -> Iterator[Sample]:
         if not ring:
             for name in ("ready", "paced", "retrying"):
                 yield Sample(catalogue.UPSTREAM_TASKS, (row.name, name), getattr(row, name))
-    for budget in reading.budgets:
+    for budget in reading.stored.budgets:
         upstream = (budget.name,)
         yield Sample(catalogue.RETRY_BUDGET, upstream, budget.amount)
         yield Sample(catalogue.RETRY_BUDGET_USED, upstream, budget.used)
@@ -189,12 +189,12 @@ def _upstreams(reading: Reading) -> Iterator[Sample]:
 
 
 def _schedules(reading: Reading) -> Iterator[Sample]:
-    for row in reading.schedules:
+    for row in reading.stored.schedules:
         name = (row.name,)
         yield Sample(catalogue.SCHEDULE_PAUSED, name, row.paused_at is not None)
         if row.next_at is not None:
             yield Sample(catalogue.SCHEDULE_NEXT, name, row.next_at)
         if row.tick is not None:
             yield Sample(catalogue.SCHEDULE_LAST, name, row.tick.until_at)
-        if row.name in reading.last_successes:
-            yield Sample(catalogue.SCHEDULE_LAST_SUCCESS, name, reading.last_successes[row.name])
+        if row.name in reading.stored.last_successes:
+            yield Sample(catalogue.SCHEDULE_LAST_SUCCESS, name, reading.stored.last_successes[row.name])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from tidegate.policy.autoscale import PoolScaling, ScalingDecision, desired_workers
-from tidegate.policy.work import work_groups
+from tidegate.policy.work import Work, work_groups
 from tidegate.store.protocol import Store
 from tidegate.worker.settings import Pool
 
@@ -26,11 +26,8 @@ async def decide_scaling(store: Store, queues: Collection[str], scaling: PoolSca
     return desired_workers(work_groups(await store.get_work(), queues), scaling)
 
 
-async def decide_for_pools(store: Store, pools: Sequence[Pool]) -> Mapping[str, ScalingDecision]:
+def decide_for_pools(work: Work, pools: Sequence[Pool]) -> Mapping[str, ScalingDecision]:
     """Return how many workers each pool could use, by its name, without a least and a most."""
-    if not pools:
-        return {}
-    work = await store.get_work()
     return {
         pool.name: desired_workers(
             work_groups(work, pool.queues), PoolScaling(slots_per_worker=slots_of(pool))

@@ -19,8 +19,12 @@ from tidegate.limits.pauses import PauseKind
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.monitor.exposition import expose
 from tidegate.monitor.reading import read_metrics
+from tidegate.store.common import gates
+from tidegate.store.common.session import Session
 from tidegate.store.history_rows import EventKind, HistoryRange
 from tidegate.store.protocol import Store
+from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.upstream_rows import UpstreamRow
 
 pytestmark = pytest.mark.anyio
 
@@ -271,3 +275,24 @@ async def test_a_lease_that_runs_out_is_counted_and_a_clean_end_is_not(
     for _ in range(2):
         assert await store.retire_worker(gone, why="lost", is_loss=True, only_if_expired=True)
     assert sum((await scrape(store)).by("pool", "leases_expired_total").values()) == 1
+
+
+async def test_the_parts_of_an_overview_agree_though_tasks_finish_meanwhile(
+    build: Build, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = await build.running(3, queue="main", upstream="u")
+    await build.enqueue(2, queue="main", upstream="u")
+    original, finished = gates.list_upstreams, False
+
+    async def finish_meanwhile(db: Session) -> list[UpstreamRow]:
+        nonlocal finished
+        if not finished and not isinstance(store, SqliteStore):
+            finished = True
+            await build.done(*[succeeded(task.fence) for task in tasks])
+        return await original(db)
+
+    monkeypatch.setattr(gates, "list_upstreams", finish_meanwhile)
+    found = await store.get_monitoring()
+    (queue,) = found.overview.queues
+    (work,) = found.work.channels
+    assert (queue.running, queue.ready) == (work.running, work.runnable) == (3, 2)

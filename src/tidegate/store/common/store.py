@@ -20,6 +20,7 @@ from tidegate.store.common import (
     fingerprints,
     gates,
     operations,
+    overview,
     permits,
     reads,
     retention,
@@ -217,6 +218,8 @@ class CommonStore(Store):
     get_tenant_statistics = read(statistics.get_tenant_statistics, snapshot=True)
     get_totals = read(totals.get_totals, snapshot=True)
     get_work = read(work_counts.get_work, snapshot=True)
+    get_overview = read(overview.get_overview, snapshot=True)
+    get_monitoring = read(overview.get_monitoring, snapshot=True)
 
     # --- operations ---
 

@@ -19,6 +19,7 @@ from tidegate.store.history_rows import (
     WindowCounts,
 )
 from tidegate.store.operation_rows import PLAIN_REDRIVE, Payloads, RedriveTerms
+from tidegate.store.overview_rows import MonitoringRow, OverviewRow
 from tidegate.store.rows import (
     ActionStatus,
     CancelStatus,
@@ -235,6 +236,12 @@ class Statistics(Protocol):
 
         No counter ever falls: redrives, purges and the retention of the history change nothing.
         """
+
+    async def get_overview(self) -> OverviewRow:
+        """Return the queues with their drain estimates, the upstreams and the workers, from one snapshot."""
+
+    async def get_monitoring(self) -> MonitoringRow:
+        """Return everything that metrics are computed from, from one snapshot."""
 
     async def get_work(self) -> Work:
         """Return the tasks that workers run or could run, with the gates and pauses that they meet."""

@@ -1,0 +1,44 @@
+"""What one read of the whole store returns, from one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.limits.pauses import Pause
+from tidegate.policy.work import Work
+from tidegate.store.controls import ControlRow
+from tidegate.store.history_rows import TotalCounts
+from tidegate.store.rows import QueueStats, WorkerRow
+from tidegate.store.schedule_rows import ScheduleRow
+from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewRow:
+    """Queues, upstreams and workers, and what people changed."""
+
+    at: float
+    """By the store's clock."""
+    queues: Sequence[QueueStats]
+    """With their drain estimates. Ready tasks that no live worker runs count as blocked."""
+    upstreams: Sequence[UpstreamRow]
+    workers: Sequence[WorkerRow]
+    pauses: Sequence[Pause] = ()
+    """The paused queues and functions."""
+    controls: Sequence[ControlRow] = ()
+    """What people want of workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoringRow:
+    """Everything that metrics are computed from."""
+
+    overview: OverviewRow
+    budgets: Sequence[RetryBudgetRow]
+    schedules: Sequence[ScheduleRow]
+    last_successes: Mapping[str, float]
+    """When the latest task that succeeded ended, by schedule."""
+    totals: TotalCounts
+    work: Work
+    """The tasks that workers run or could run, for autoscaling."""
