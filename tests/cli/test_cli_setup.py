@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.alerts.settings import AlertSettings
 from tidegate.config import load_config, preset_toml
 from tidegate.domain.retention import Retention
 from tidegate.worker.settings import Pool, Timings
@@ -116,8 +117,24 @@ def test_a_scheduler_needs_a_database_and_no_application(empty, monkeypatch):
     empty.run("scheduler", "--database", "sqlite:///other.db", "--name", "s1", code=7)
 
     assert calls == [
-        ("sqlite:///shop.db", {"timings": Timings(reap=2), "retention": Retention(dead="1d"), "name": None}),
-        ("sqlite:///other.db", {"timings": Timings(reap=2), "retention": Retention(dead="1d"), "name": "s1"}),
+        (
+            "sqlite:///shop.db",
+            {
+                "timings": Timings(reap=2),
+                "retention": Retention(dead="1d"),
+                "name": None,
+                "alerts": AlertSettings(),
+            },
+        ),
+        (
+            "sqlite:///other.db",
+            {
+                "timings": Timings(reap=2),
+                "retention": Retention(dead="1d"),
+                "name": "s1",
+                "alerts": AlertSettings(),
+            },
+        ),
     ]
 
 

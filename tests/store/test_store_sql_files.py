@@ -12,6 +12,7 @@ FOLDERS = Path(__file__).parents[2] / "src" / "tidegate" / "store"
 FILES = [path for back_end in ("sqlite", "postgres") for path in (FOLDERS / back_end / "sql").glob("*.sql")]
 SHARED = {
     "actions",
+    "alerts",
     "audit_entries",
     "controls",
     "deaths",

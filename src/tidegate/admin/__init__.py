@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from tidegate.admin.alerts import AlertAdmin
 from tidegate.admin.dead_letters import DeadLetterAdmin
 from tidegate.admin.history_values import PeriodStatistics, period_statistics
 from tidegate.admin.operations import OperationAdmin
@@ -44,6 +45,8 @@ class Admin:
         """List, add, edit, pause, run and preview schedules."""
         self.workers = WorkerAdmin(source)
         """The worker processes: quiet, resume and reload them, and change the concurrency of pools."""
+        self.alerts = AlertAdmin(source)
+        """List alerts, and mute them."""
         self._source = source
 
     async def statistics(
@@ -84,6 +87,7 @@ class Admin:
 
 __all__ = [
     "Admin",
+    "AlertAdmin",
     "DeadLetterAdmin",
     "FunctionAdmin",
     "OperationAdmin",

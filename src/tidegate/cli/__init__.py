@@ -38,6 +38,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "schedules": "Show, add, edit, pause, run and preview schedules.",
     "upstreams": "Show upstreams, set their limits, and park, open or probe their gates.",
     "budget": "Show how much of each retry budget is used.",
+    "alerts": "List and check alerts, mute them, and try a sink.",
     "dead": "List, show, redrive and purge dead letters, or write one as a test.",
     "ops": "List, show, abort and undo redrives and purges of dead letters.",
     "replay": "Run the function of a task here, without its store and without calling anybody.",

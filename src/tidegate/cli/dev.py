@@ -24,13 +24,15 @@ def command(app: str | None, database: str | None) -> int:
     from tidegate.worker.supervisor.run import run_worker
 
     os.environ.setdefault("TIDEGATE_ENV", _ENVIRONMENT)
+    config = load_config()
     return run_worker(
         app_reference(app),
-        pools=development_pools(load_config()),
+        pools=development_pools(config),
         timings=None,
         database_url=database,
         name="dev",
         reload=True,
+        alerts=config.alerts,
     )
 
 

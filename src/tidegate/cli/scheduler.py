@@ -14,7 +14,10 @@ from tidegate.config import load_config
 @log_format_option
 @click.option("--name", metavar="NAME", help="Name of this scheduler in logs and in `health`.")
 def command(database: str | None, name: str | None) -> int:
-    """Promote due tasks, fire schedules, requeue tasks of lost workers and apply retention, until SIGTERM.
+    """Do the maintenance of a store until SIGTERM.
+
+    It promotes due tasks, fires schedules, requeues tasks of lost workers, applies retention and evaluates
+    alerts.
 
     Every worker also does this unless it runs with --no-maintenance. Any number of machines may do it at the
     same time. Needs the database, but no application.
@@ -25,5 +28,9 @@ def command(database: str | None, name: str | None) -> int:
 
     config = load_config()
     return run_scheduler(
-        database or config.database_url, timings=config.timings, retention=config.retention, name=name
+        database or config.database_url,
+        timings=config.timings,
+        retention=config.retention,
+        name=name,
+        alerts=config.alerts,
     )

@@ -10,6 +10,7 @@ import click
 
 from tidegate.cli.common import app_reference, log_format_option, run
 from tidegate.cli.output import print_message
+from tidegate.config import load_config
 from tidegate.errors import ConfigError
 from tidegate.internals import core_of
 
@@ -81,7 +82,7 @@ def command(
     set_up_logging(app_reference(app))
     application = load_application(app_reference(app))
     register_application_loggers(core_of(application).functions)
-    settings = WebSettings(hosts=tuple(hosts), origins=tuple(origins))
+    settings = WebSettings(hosts=tuple(hosts), origins=tuple(origins), alerts=load_config().alerts)
     is_open = run(require_access(application, host, settings, print_message))
     settings = replace(settings, open_without_tokens=is_open)
     clients = ClientLimits(per_address=connections)

@@ -79,6 +79,7 @@ def command(
         database_url=database,
         name=name,
         maintenance=not no_maintenance,
+        alerts=config.alerts,
     )
 
 

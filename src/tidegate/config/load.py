@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tidegate.alerts.settings import AlertSettings
+from tidegate.config import alerts
 from tidegate.config.find import STORE, find_project
 from tidegate.config.sections import (
     RETENTION_NAMES,
@@ -42,6 +44,7 @@ _SECTION_KEYS = (
     "worker",
     "pools",
     "retention",
+    "alerts",
 )
 _APP = re.compile(r"[\w.]+(?::\w+)?")
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -52,6 +55,7 @@ _VARIABLES = (
     "APP",
     "ENV",
     *_OTHERS,
+    *alerts.VARIABLES,
     *(name.upper() for name in TIMING_NAMES),
     *(f"RETENTION_{name.upper()}" for name in RETENTION_NAMES),
 )
@@ -74,6 +78,8 @@ class Config:
     """The retry budget of the whole system."""
     retry_window: float
     """The window of the retry budget, in seconds."""
+    alerts: AlertSettings
+    """The rules and the sinks of alerts."""
     path: Path | None
     """The file that was read; None if there is none."""
     environment: str | None
@@ -116,6 +122,7 @@ def load_config(directory: Path | None = None, env: Mapping[str, str] | None = N
         ),
         retries_per_minute=values.get("retries_per_minute", SYSTEM_RETRIES_PER_MINUTE),
         retry_window=values.get("retry_window", 60.0),
+        alerts=alerts.read_alert_variables(variables, values.get("alerts", AlertSettings())),
         path=path,
         environment=variables.get("ENV"),
         origins=MappingProxyType(origins),
@@ -154,6 +161,8 @@ def _read_section(table: Table, values: dict[str, Any], origins: dict[str, str])
         found["database_url"] = table.text("database")
     if pools := read_pools(table.table("pools")):
         found["pools"] = pools
+    if "alerts" in table:
+        found["alerts"] = alerts.read_alerts(table.table("alerts"), values.get("alerts", AlertSettings()))
     found |= read_retries(table)
     found |= {f"timings.{name}": value for name, value in read_timings(table.table("worker")).items()}
     retention = read_retention(table.table("retention"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -20,6 +21,7 @@ from starlette.websockets import WebSocket
 from tidegate.app import Tidegate
 from tidegate.errors import TidegateError
 from tidegate.internals import core_of
+from tidegate.store.protocol import Store
 from tidegate.web.access_middleware import AccessMiddleware
 from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.openapi import Schemas, document
@@ -32,6 +34,7 @@ from tidegate.web.protected_routes import (
     require_protected,
 )
 from tidegate.web.routes import (
+    alerts,
     autoscale,
     browser_module,
     controls,
@@ -49,6 +52,8 @@ from tidegate.web.routes import (
 )
 from tidegate.web.settings import WebSettings
 from tidegate.web.tokens import Authenticate, TokenAuthenticator
+from tidegate.worker.maintenance.alert_jobs import AlertJobs
+from tidegate.worker.maintenance.job import MaintenanceJob
 
 log = logging.getLogger("tidegate.web")
 
@@ -87,6 +92,7 @@ def create_app(
         controls,
         schedules,
         operations,
+        alerts,
         metrics,
         autoscale,
         health,
@@ -158,13 +164,23 @@ async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
     require_protected(api.routes, api.state.protected)
     context: ApiContext = api.state.context
     context.shutdown.reset()
-    await context.store()
+    alert_jobs = _alert_jobs(await context.store(), context.settings)
+    for job in alert_jobs:
+        job.start()
     try:
         yield
     finally:
         context.shutdown.trigger()
+        for job in alert_jobs:
+            await job.stop()
         await context.audit.close()
         context.offload.close()
+
+
+def _alert_jobs(store: Store, settings: WebSettings) -> Sequence[MaintenanceJob]:
+    if settings.alerts is None or not settings.alerts.is_enabled:
+        return ()
+    return AlertJobs(store, settings.alerts, kind="web", rng=random.Random()).jobs
 
 
 # --- error responses -----------------------------------------------------------------------------------

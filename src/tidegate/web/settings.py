@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.alerts.settings import AlertSettings
+
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -54,3 +56,6 @@ class WebSettings:
     """How long the body of a request may take."""
     token_memory: float = 2.0
     """How long a valid token is cached. A revocation takes effect after this time at the latest."""
+    alerts: AlertSettings | None = None
+    """The rules and sinks of alerts that this process evaluates, as `tidegate web` does; None: it evaluates
+    none. `load_config().alerts` of `tidegate.config` has those of `tidegate.toml`."""

@@ -380,6 +380,7 @@ async def test_a_transfer_can_be_undone_only_while_no_task_is_at_the_target(
 STAYS = {
     "running", "worker", "permit", "rollup", "rollup_time", "rollup_tenant", "rollup_sum", "rollup_time_sum", "tally", "total", "total_time", "total_event",
     "death", "death_day", "failure_group", "failure_mark", "daily_summary", "control", "control_report", "pause", "enqueue_batch", "enqueue_batch_task", "migration", "compatible", "audit", "key", "operation", "operation_task", "moving", "moved",
+    "alert_pass", "alert_episode", "alert_notice", "alert_sink",
 }  # fmt: skip
 
 

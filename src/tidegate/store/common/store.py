@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -11,8 +11,10 @@ from tidegate.domain.failure import CallFailure
 from tidegate.domain.outcome import Fence
 from tidegate.limits.values import Gate
 from tidegate.store.access import NewAuditEntry
+from tidegate.store.alert_rows import AlertPass, ClaimedNotice
 from tidegate.store.common import (
     access,
+    alerts,
     control,
     dead,
     deaths,
@@ -284,6 +286,48 @@ class CommonStore(Store):
     list_control_reports = read(control.list_control_reports)
     set_worker_slots = write(control.set_worker_slots, alone=True)
     set_worker_code = write(control.set_worker_code, alone=True)
+
+    # --- alerts ---
+
+    async def begin_alert_pass(self, evaluator: str, *, interval_seconds: float) -> AlertPass | None:
+        # Every process asks often, so most of the time nothing is locked.
+        if not await self._read(lambda db: alerts.is_pass_due(db, interval_seconds), generic_plan=True):
+            return None
+        return await self._write(
+            lambda db: alerts.begin_alert_pass(db, evaluator, interval_seconds=interval_seconds),
+            alone=True,
+            repeatable=False,
+        )
+
+    end_alert_pass = write(alerts.end_alert_pass)
+    get_last_alert_pass = read(alerts.get_last_alert_pass)
+    list_current_episodes = read(alerts.list_current_episodes)
+    list_ended_episodes = read(alerts.list_ended_episodes)
+    mute_alerts = write(alerts.mute_alerts, alone=True)
+    unmute_alerts = write(alerts.unmute_alerts, alone=True)
+    list_alert_mutes = read(alerts.list_alert_mutes)
+    add_notices = write(alerts.add_notices, alone=True)
+
+    async def claim_notices(
+        self, sinks: Collection[str], *, lease_seconds: float, limit: int = 50
+    ) -> list[ClaimedNotice]:
+        if not sinks or not await self._read(alerts.has_due_notices, generic_plan=True):
+            return []
+        return await self._write(
+            lambda db: alerts.claim_notices(db, sinks, lease_seconds=lease_seconds, limit=limit),
+            alone=True,
+            repeatable=False,
+        )
+
+    finish_notice = write(alerts.finish_notice, alone=True)
+    retry_notice = write(alerts.retry_notice, alone=True)
+    count_unsent_notices = read(alerts.count_unsent_notices)
+    disable_sink = write(alerts.disable_sink, alone=True)
+    enable_sink = write(alerts.enable_sink, alone=True)
+    list_disabled_sinks = read(alerts.list_disabled_sinks)
+    list_worker_ends = read(alerts.list_worker_ends)
+    list_busy_tasks = read(alerts.list_busy_tasks)
+    get_connections = read(alerts.get_connections)
 
     # --- upstreams ---
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tidegate.store.protocol.access import Access
+from tidegate.store.protocol.alerts import Alerts
 from tidegate.store.protocol.control import Control
 from tidegate.store.protocol.operations import Operations
 from tidegate.store.protocol.retention import Retention
@@ -72,6 +73,7 @@ class Store(
     DeadLetters,
     Operations,
     Statistics,
+    Alerts,
     Access,
     Protocol,
 ):

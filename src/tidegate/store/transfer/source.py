@@ -26,7 +26,9 @@ TASK_TABLES = (
     "usage", "stream", "chunk",
 )  # fmt: skip
 """The tables whose rows are copied with their task. The names it holds are copied separately."""
-SHARED_TABLES = ("gate", "pause", "control", "manifest", "token", "schedule", "schedule_set", "tick")
+SHARED_TABLES = (
+    "gate", "pause", "control", "manifest", "token", "schedule", "schedule_set", "tick", "alert_mute",
+)  # fmt: skip
 """The tables whose rows belong to no task. All their rows are copied. Only of ticks, those that no longer
 matter are left out."""
 

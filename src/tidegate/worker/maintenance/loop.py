@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
+from tidegate.alerts.settings import AlertSettings
 from tidegate.deadletter.runner import OperationRunner
 from tidegate.domain.retention import Retention
 from tidegate.errors import StoreError
 from tidegate.schedule.firing import ScheduleFirer
 from tidegate.store.protocol import Store
 from tidegate.store.rows import WorkerRow
+from tidegate.worker.maintenance.alert_jobs import AlertJobs
 from tidegate.worker.maintenance.capacity import CapacityWatch
 from tidegate.worker.maintenance.job import MaintenanceJob
 from tidegate.worker.maintenance.reaper import Reaper
@@ -44,6 +46,8 @@ class MaintenanceLoop:
         rng: For jitter.
         clock: Monotonic seconds.
         on_retired: Called with each worker that was retired because its lease ran out.
+        alerts: The settings of alerts; None to evaluate none.
+        kind: What this process is, for people.
     """
 
     def __init__(
@@ -55,6 +59,8 @@ class MaintenanceLoop:
         rng: random.Random,
         clock: Callable[[], float],
         on_retired: Callable[[WorkerRow], Awaitable[None]] | None = None,
+        alerts: AlertSettings | None = None,
+        kind: str = "worker",
     ) -> None:
         self._store = store
         self._timings = timings
@@ -85,6 +91,10 @@ class MaintenanceLoop:
             MaintenanceJob("history", HISTORY_SECONDS, self.compact_history, rng=rng),
             MaintenanceJob("capacity", CAPACITY_SECONDS, CapacityWatch(store).run_once, rng=rng),
         ]
+        self._alerts: AlertJobs | None = None
+        if alerts is not None and alerts.is_enabled:
+            self._alerts = AlertJobs(store, alerts, kind=kind, rng=rng)
+            self._jobs += self._alerts.jobs
 
     def start(self) -> None:
         """Start every job."""
@@ -94,6 +104,10 @@ class MaintenanceLoop:
     async def stop(self) -> None:
         """Stop every job."""
         await asyncio.gather(*(job.stop() for job in self._jobs))
+
+    def own_pids(self) -> Collection[int]:
+        """Return the ids of the child processes that a job waits for."""
+        return () if self._alerts is None else self._alerts.own_pids
 
     def busy_seconds(self) -> float:
         """Return how long the longest current round has been running; a large value means that it hangs."""

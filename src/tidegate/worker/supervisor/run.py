@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 
+from tidegate.alerts.settings import AlertSettings
 from tidegate.worker import signals
 from tidegate.worker.logs import set_up_logging
 from tidegate.worker.settings import Pool, Timings
@@ -21,6 +22,7 @@ def run_worker(
     name: str | None = None,
     reload: bool = False,
     maintenance: bool = True,
+    alerts: AlertSettings | None = None,
 ) -> int:
     """Run the workers of an application until SIGTERM or SIGINT; return the exit code.
 
@@ -31,7 +33,8 @@ def run_worker(
         database_url: None: the application's own.
         name: Shown to people; the host's name unless given. Not an identity.
         reload: Restart the pool processes when a source file under the current directory changes.
-        maintenance: False leaves maintenance to other processes.
+        maintenance: False leaves maintenance, and alerts, to other processes.
+        alerts: The settings of alerts; None to evaluate none.
 
     Raises:
         ConfigError: The application cannot be loaded.
@@ -49,6 +52,7 @@ def run_worker(
             name=name or socket.gethostname(),
             reload=reload,
             maintenance=maintenance,
+            alerts=alerts,
         )
         return await supervisor.run()
 

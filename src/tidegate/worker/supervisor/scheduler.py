@@ -11,6 +11,7 @@ import socket
 import time
 
 from tidegate._version import __version__
+from tidegate.alerts.settings import AlertSettings
 from tidegate.domain.retention import Retention
 from tidegate.store.connect import absolute_url, open_store
 from tidegate.store.protocol import Store
@@ -31,7 +32,12 @@ HUNG_SECONDS = 120.0
 
 
 def run_scheduler(
-    database_url: str, *, timings: Timings, retention: Retention, name: str | None = None
+    database_url: str,
+    *,
+    timings: Timings,
+    retention: Retention,
+    name: str | None = None,
+    alerts: AlertSettings | None = None,
 ) -> int:
     """Run maintenance until SIGTERM or SIGINT; return the exit code.
 
@@ -40,6 +46,7 @@ def run_scheduler(
         timings: Intervals.
         retention: How long final tasks are kept.
         name: Shown to people; the host's name unless given.
+        alerts: The settings of alerts; None to evaluate none.
 
     Raises:
         ConfigError: The URL or the schema is wrong.
@@ -50,7 +57,12 @@ def run_scheduler(
 
     async def run_maintenance() -> int:
         return await Scheduler(
-            database_url, open_store(database_url), timings, retention, name or socket.gethostname()
+            database_url,
+            open_store(database_url),
+            timings,
+            retention,
+            name or socket.gethostname(),
+            alerts=alerts,
         ).run()
 
     return asyncio.run(run_maintenance())
@@ -65,10 +77,18 @@ class Scheduler:
         timings: Intervals.
         retention: How long final tasks are kept.
         name: Shown to people.
+        alerts: The settings of alerts; None to evaluate none.
     """
 
     def __init__(
-        self, database_url: str, store: Store, timings: Timings, retention: Retention, name: str
+        self,
+        database_url: str,
+        store: Store,
+        timings: Timings,
+        retention: Retention,
+        name: str,
+        *,
+        alerts: AlertSettings | None = None,
     ) -> None:
         self._database_url = database_url
         self._store = store
@@ -83,6 +103,8 @@ class Scheduler:
             rng=rng,
             clock=time.monotonic,
             on_retired=scratch.remove_for_lost_worker,
+            alerts=alerts,
+            kind="scheduler",
         )
         self._status_reporter = StatusReporter(
             "scheduler", name, get_health=self._get_health, is_progressing=self._is_progressing
@@ -90,7 +112,7 @@ class Scheduler:
 
     async def run(self) -> int:
         """Run until a signal; return the exit code."""
-        ZombieReaper(lambda: ()).watch()
+        ZombieReaper(self._maintenance.own_pids).watch()
         signals.stop_when_shell_exits(self._stopping.request)
         signals.install_handlers(
             stop=self._stop, release=self._stop, reload=self._nothing_to_reload, forward=lambda number: None

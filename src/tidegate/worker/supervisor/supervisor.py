@@ -23,6 +23,7 @@ import socket
 import time
 from collections.abc import Sequence
 
+from tidegate.alerts.settings import AlertSettings
 from tidegate.errors import ConfigError
 from tidegate.store.connect import absolute_url
 from tidegate.store.protocol import Store
@@ -80,6 +81,7 @@ class Supervisor:
         name: str,
         reload: bool,
         maintenance: bool,
+        alerts: AlertSettings | None = None,
     ) -> None:
         self._application = application
         self._pools_override = pools
@@ -88,6 +90,7 @@ class Supervisor:
         self._name = name
         self._reload = reload
         self._runs_maintenance = maintenance
+        self._alerts = alerts
         self._rng = random.Random()
         self._zombies = ZombieReaper(self._own_pids)
         self._stopping = StopRequest(self._rng)
@@ -134,6 +137,7 @@ class Supervisor:
             rng=self._rng,
             clock=time.monotonic,
             on_retired=scratch.remove_for_lost_worker,
+            alerts=self._alerts,
         )
         self._heartbeat = self._make_heartbeat()
         self._control_watch = self._make_control_watch()
@@ -273,7 +277,9 @@ class Supervisor:
             await self._maintenance.requeue_orphans()
 
     def _own_pids(self) -> set[int]:
-        return {process.pid for process in self._pools.processes()} if self._is_serving else set()
+        if not self._is_serving:
+            return set()
+        return {process.pid for process in self._pools.processes()} | set(self._maintenance.own_pids())
 
     async def _watch_sources(self) -> None:
         async for path in changed_sources():

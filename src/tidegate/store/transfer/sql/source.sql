@@ -279,6 +279,10 @@ FROM schedule
 SELECT application, fingerprint, generation, declared_at
 FROM schedule_set
 
+-- name: alert_mute
+SELECT rule, subject, until_at, muted_at, muted_by, why
+FROM alert_mute
+
 -- name: tick
 -- Ticks that did not fire, and those whose tasks may not be final.
 SELECT schedule, at, until_at, ticks, outcome, reason, decided_at, task_id, open

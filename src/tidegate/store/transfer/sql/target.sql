@@ -87,6 +87,12 @@ INSERT INTO /*schema*/schedule_set (application, fingerprint, generation, declar
 VALUES ($1, $2, $3, $4)
 ON CONFLICT DO NOTHING
 
+-- name: alert_mute
+-- 1 rule, 2 subject, 3 until when, 4 since when, 5 who, 6 why
+INSERT INTO /*schema*/alert_mute (rule, subject, until_at, muted_at, muted_by, why)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT DO NOTHING
+
 -- name: tick
 -- 1 schedule, 2 planned moment, 3 the last of several ticks, 4 how many, 5 outcome, 6 reason, 7 moment it was decided,
 -- 8 task id, 9 whether its task counts as unfinished

@@ -1,0 +1,81 @@
+"""Makes a pass: reads the numbers, applies the rules, and stores the episodes with the messages to send."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegate.alerts.episodes import Changes, apply_pass
+from tidegate.alerts.messages import notices_of
+from tidegate.alerts.reading import read_observation
+from tidegate.alerts.rules import measure
+from tidegate.alerts.settings import AlertSettings
+from tidegate.alerts.usual import USUAL_SECONDS, Usual, read_usual, usual_from_json
+from tidegate.store.alert_rows import AlertPass, PassResult
+from tidegate.store.protocol import Store
+
+log = logging.getLogger("tidegate.alerts")
+
+_LONGEST_GAP_PASSES = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedPass:
+    """What one pass did."""
+
+    number: int
+    changes: Changes
+
+
+async def evaluate_if_due(
+    store: Store, settings: AlertSettings, *, evaluator: str, make_id: Callable[[], str]
+) -> EvaluatedPass | None:
+    """Make a pass if one is due and no other process makes it; None otherwise.
+
+    A process that dies in a pass holds nothing: the next pass is due an interval after this one began.
+
+    Args:
+        store: The store.
+        settings: The rules and the sinks.
+        evaluator: This process, for people.
+        make_id: Makes the id of a new episode.
+
+    Raises:
+        StoreError: The store is unreachable.
+    """
+    begun = await store.begin_alert_pass(evaluator, interval_seconds=settings.interval)
+    if begun is None:
+        return None
+    usual, stored = await _usual(store, begun)
+    runs, calls = (int(settings.rules[name].limit) for name in ("task_runs", "task_calls"))
+    seen = await read_observation(store, begun.at, usual, runs=runs, calls=calls)
+    changes = apply_pass(
+        await store.list_current_episodes(),
+        measure(seen),
+        rules=settings.rules,
+        mutes=await store.list_alert_mutes(),
+        now=begun.at,
+        longest_gap=_LONGEST_GAP_PASSES * settings.interval,
+        make_id=make_id,
+    )
+    result = PassResult(
+        episodes=changes.saved,
+        dropped=[each.id for each in changes.dropped],
+        notices=notices_of(changes.opened, changes.ended, settings.sinks),
+        usual_json=stored,
+    )
+    if not await store.end_alert_pass(begun.number, result):
+        log.warning("this pass took longer than an interval, so another process has made the next one")
+        return None
+    return EvaluatedPass(begun.number, changes)
+
+
+async def _usual(store: Store, begun: AlertPass) -> tuple[Usual, str | None]:
+    """Return what is usual, and its JSON if it was computed now."""
+    usual = usual_from_json(begun.usual_json)
+    is_fresh = begun.usual_at is not None and 0.0 <= begun.at - begun.usual_at < USUAL_SECONDS
+    if usual is not None and is_fresh:
+        return usual, None
+    usual = await read_usual(store, begun.at)
+    return usual, usual.to_json()

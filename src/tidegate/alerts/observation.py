@@ -1,0 +1,116 @@
+"""The numbers that the rules look at, read at one moment. Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.store.alert_rows import BusyTask, Connections
+
+WINDOW_SECONDS = 600.0
+"""The period over which runs and deaths are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """The p95 run time of a period, and of the period it is compared with."""
+
+    runs: int
+    """Runs that ended in the last ten minutes."""
+    p95: float | None
+    """Seconds; None without runs."""
+    usual_runs: int
+    usual_p95: float | None
+    """The same over the last week, without the last hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedQueue:
+    """One queue."""
+
+    name: str
+    runnable: int = 0
+    """Tasks that may start now or at the pace of their limits."""
+    oldest_seconds: float = 0.0
+    """How long the oldest of them has been ready."""
+    drain_seconds: float | None = 0.0
+    """The estimate; infinity if nothing finished lately, None if it is unknown."""
+    runs: int = 0
+    """Runs that succeeded or failed in the last ten minutes."""
+    failed_runs: int = 0
+    deaths: int = 0
+    """In the last ten minutes."""
+    surge_limit: float = 0.0
+    """From how many deaths on they surge, by what is usual; 0 if that is unknown."""
+    surge_why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """Ready tasks that no live worker runs."""
+
+    subject: str
+    """The queue, if no live worker serves it; else the function."""
+    tasks: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedUpstream:
+    """One upstream."""
+
+    name: str
+    is_closed: bool = False
+    """Whether something other than a person has parked its gate."""
+    reason: str = ""
+    waiting: int = 0
+    """Its tasks that are ready or wait for their next run."""
+    times: RunTimes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPool:
+    """One pool that lost a worker."""
+
+    name: str
+    lost: int
+    live: int
+    names: tuple[str, ...] = ()
+    """The lost workers, as `NAME on HOST`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSchedule:
+    """One schedule that does not tick as planned."""
+
+    name: str
+    missed: int
+    """Ticks that were missed in the last ten minutes, and one for a tick that nothing has fired."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedBudget:
+    """One retry budget."""
+
+    name: str
+    """The upstream; `system` for the budget of the whole system."""
+    held: int
+    """Due tasks that it holds back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that one pass looks at."""
+
+    at: float
+    """By the store's clock."""
+    queues: Sequence[ObservedQueue] = ()
+    unserved: Sequence[Unserved] = ()
+    functions: Sequence[tuple[str, RunTimes]] = ()
+    upstreams: Sequence[ObservedUpstream] = ()
+    pools: Sequence[ObservedPool] = ()
+    schedules: Sequence[ObservedSchedule] = ()
+    budgets: Sequence[ObservedBudget] = ()
+    busy_tasks: Sequence[BusyTask] = ()
+    connections: Connections | None = None

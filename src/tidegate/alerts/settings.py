@@ -1,0 +1,33 @@
+"""The settings of alerts as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidegate.alerts.rule_settings import RuleSettings
+from tidegate.alerts.rules import RULES
+from tidegate.alerts.sink_settings import LogSink, Sink
+
+INTERVAL_SECONDS = 15.0
+"""Seconds between two passes, over all processes together."""
+
+
+def default_rules() -> dict[str, RuleSettings]:
+    """Return the settings of every rule that nothing changes."""
+    return {name: rule.defaults for name, rule in RULES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """The settings of alerts. The defaults work without any configuration: alerts are written to the log."""
+
+    is_enabled: bool = True
+    interval: float = INTERVAL_SECONDS
+    """Seconds between two passes, over all processes together."""
+    rules: Mapping[str, RuleSettings] = field(default_factory=default_rules)
+    sinks: tuple[Sink, ...] = (LogSink("log"),)
+    allowed_hosts: tuple[str, ...] = ()
+    """Hosts that sinks may reach although their address is private: names, addresses or networks."""
+    ping_url: str | None = field(default=None, repr=False)
+    """An address that is called once a minute while passes are made: a dead-man switch."""

@@ -1,0 +1,23 @@
+"""The sink that needs no settings: the log of the process that sends."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from tidegate.store.alert_rows import ClaimedNotice, Severity
+
+log = logging.getLogger("tidegate.alerts")
+
+
+def send(notice: ClaimedNotice) -> None:
+    """Write a message to the log: critical alerts as errors, others as warnings, ends as information."""
+    data = msgspec.json.decode(notice.body)["data"]
+    log.log(_level(notice.kind, str(data.get("severity", ""))), "%s", data.get("text", notice.kind))
+
+
+def _level(kind: str, severity: str) -> int:
+    if not kind.endswith(".opened"):
+        return logging.INFO
+    return logging.ERROR if severity == Severity.CRITICAL else logging.WARNING
