@@ -91,6 +91,7 @@ def test_worker_uses_the_applications_settings_by_default(empty, calls):
         "database_url": None,
         "name": None,
         "maintenance": True,
+        "alerts": AlertSettings(),
     }
 
 

@@ -57,6 +57,7 @@ def _with_a_database(session: Session) -> None:
 
 
 SET_UP: dict[str, Callable[[Session], None]] = {
+    "alerts": _with_a_database,
     "control-live": _with_a_database,
     "know-what-happened": _with_a_database,
     "operate": _with_dead_letters,
