@@ -34,7 +34,9 @@ class ObservedQueue:
     oldest_seconds: float = 0.0
     """How long the oldest of them has been ready."""
     drain_seconds: float | None = 0.0
-    """The estimate; infinity if nothing finished lately, None if it is unknown."""
+    """The estimate; infinity if it will never drain, None if it is unknown or all tasks are blocked."""
+    drain_why: str = ""
+    """What decides the estimate."""
     runs: int = 0
     """Runs that succeeded or failed in the last ten minutes."""
     failed_runs: int = 0

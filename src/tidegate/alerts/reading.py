@@ -29,10 +29,9 @@ from tidegate.domain.schedule import TickOutcome, TickReason
 from tidegate.domain.text import format_duration
 from tidegate.limits.values import GateState, ParkedBy, is_key_gate
 from tidegate.policy.backlog import WORKERS
-from tidegate.policy.drain import DrainKind
+from tidegate.policy.drain import Drain, DrainKind
 from tidegate.policy.live_workers import LiveWorkers
 from tidegate.store.alert_rows import WorkerEnd
-from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.history_rows import StatisticsRow
 from tidegate.store.live_workers import load_live_workers
 from tidegate.store.protocol import Store
@@ -123,15 +122,15 @@ def _queue(stats: QueueStats, sums: Counter[str], now: float) -> ObservedQueue:
         stats.queue,
         runnable=stats.ready + stats.paced,
         oldest_seconds=0.0 if oldest is None else max(0.0, now - oldest),
-        drain_seconds=_drain_seconds(stats),
+        drain_seconds=_drain_seconds(stats.drain),
+        drain_why=stats.drain.text,
         runs=sums["runs"],
         failed_runs=sums["failed"],
         deaths=sums["dead"],
     )
 
 
-def _drain_seconds(stats: QueueStats) -> float | None:
-    drain = estimate_drain(stats)
+def _drain_seconds(drain: Drain) -> float | None:
     return math.inf if drain.kind is DrainKind.NEVER else drain.seconds
 
 

@@ -98,7 +98,7 @@ def _drain(seen: Observation) -> Iterable[Measurement]:
         # Nothing finishes while long tasks run: "no end in sight" counts only once a task has waited long.
         is_young = math.isinf(queue.drain_seconds) and queue.oldest_seconds <= _STUCK_SECONDS
         seconds = 0.0 if is_young else queue.drain_seconds
-        yield Measurement(queue.name, seconds, counted(queue.runnable, "runnable task"))
+        yield Measurement(queue.name, seconds, queue.drain_why or counted(queue.runnable, "runnable task"))
 
 
 def _depth(seen: Observation) -> Iterable[Measurement]:

@@ -140,7 +140,7 @@ class MaintenanceLoop:
         deleted = await self._store.delete_expired(
             ticks_seconds=self._retention.finished, limit=RETENTION_LIMIT
         )
-        deleted += await self._store.delete_old_operations(self._timings.retention_dead, RETENTION_LIMIT)
+        deleted += await self._store.delete_old_operations(self._retention.dead, RETENTION_LIMIT)
         await self._store.delete_retired_workers(RETIRED_WORKER_SECONDS)
         await self._store.checkpoint()
         return deleted >= RETENTION_LIMIT
