@@ -29,6 +29,7 @@ class ReadOnce:
         self.id = db.id
         self.text = db.text
         self.array = db.array
+        self.records = db.records
         self.run = db.run
 
     async def now(self) -> float:
