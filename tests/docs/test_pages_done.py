@@ -19,6 +19,7 @@ EMPTY = [
     "many-machines",
     "move-off-celery",
     "schedules",
+    "trace-and-log",
     "use-several-keys",
     "write-tasks",
 ]

@@ -12,6 +12,7 @@ from tools.reference.fields import docstrings_of_class
 from tools.reference.markdown import paragraphs, replace_part, table
 
 from tidegate import Pool, Retention, Timings
+from tidegate.monitor.otel.settings import TelemetrySettings
 
 PAGE = Path("docs/reference/configuration.md")
 
@@ -21,10 +22,11 @@ def page(root: Path) -> str:
     text = (root / PAGE).read_text(encoding="utf-8")
     text = replace_part(text, "pools", settings_table(Pool()))
     text = replace_part(text, "worker", settings_table(Timings()))
-    return replace_part(text, "retention", settings_table(Retention()))
+    text = replace_part(text, "retention", settings_table(Retention()))
+    return replace_part(text, "telemetry", settings_table(TelemetrySettings()))
 
 
-def settings_table(defaults: Pool | Timings | Retention) -> str:
+def settings_table(defaults: Pool | Timings | Retention | TelemetrySettings) -> str:
     """Return a row for each setting: its key, its default as the file has it, and what it does."""
     kind: type = type(defaults)
     texts = docstrings_of_class(kind)

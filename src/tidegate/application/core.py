@@ -32,6 +32,7 @@ from tidegate.errors import ConfigError, OptionError, UnknownFunctionError, Usag
 from tidegate.hooks import HookLists, Hooks
 from tidegate.internals import core_of
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
+from tidegate.monitor.otel.start import is_used, start
 from tidegate.operations.task_watcher import TaskWatcher
 from tidegate.schedule.declared import DeclaredSchedule, ScheduleSet, to_manifest
 from tidegate.store.common.final_hooks import encode_hook
@@ -327,7 +328,15 @@ class Core(HookLists):
         return self.store
 
     def observe(self) -> None:
-        """Have OpenTelemetry subscribe to the events, if it is used here. Safe to repeat."""
+        """Have OpenTelemetry subscribe to the events, if it is used here. Safe to repeat.
+
+        Raises:
+            ConfigError: It is to be used always, and is not installed.
+        """
+        if self._sender.tracer is None and is_used(self.config.telemetry.opentelemetry):
+            with self._process_lock():
+                if self._sender.tracer is None:
+                    self._sender.tracer = start(self.events, self.config.telemetry)
 
     def task_watcher(self, store: Store) -> TaskWatcher:
         """Return the running loop's watcher of tasks."""
@@ -339,7 +348,11 @@ class Core(HookLists):
 
     async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> EnqueueResult:
         """Store one prepared task; in the transaction open on `conn`, if one is given."""
-        store = await self.opened_store()
+        return await self.enqueue_in(await self.opened_store(), task, conn)
+
+    async def enqueue_in(self, store: Store, task: NewTask, conn: Any = None) -> EnqueueResult:
+        """Store one prepared task in an open store, which need not be the application's own."""
+        self.observe()
         with self._sender.sending(task) as sending:
             tasks = [sending.traced(task)]
             answers = await (store.enqueue(tasks) if conn is None else store.enqueue_within(conn, tasks))

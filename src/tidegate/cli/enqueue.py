@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -128,12 +129,14 @@ def command(
 
     Each ARG and each value of --arg is read as JSON if it is valid JSON, else as text: 5 is a number, Ada is
     text, '"5"' is text too. Write a dataclass as an object, a datetime as ISO 8601 text. If an ARG begins
-    with a dash, write -- before the first one.
+    with a dash, write -- before the first one. The task continues the W3C trace context in the variables
+    TRACEPARENT and TRACESTATE.
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
     application = load_app(app)
     declared = application.function(function)
+    options |= {name.lower(): os.environ.get(name) for name in ("TRACEPARENT", "TRACESTATE")}
     payload = json.dumps({"a": [json_or_text(text) for text in args], "k": arguments_by_name(named, kwargs)})
     positional, keyword = declared.signature.load(payload.encode())
     task = declared.using(**options).prepare(*positional, **keyword).new_task
@@ -160,8 +163,7 @@ def arguments_by_name(named: Sequence[tuple[str, str]], kwargs: str | None) -> d
 async def _store(application: Any, database: str | None, task: NewTask, wait: _Wait, as_json: bool) -> int:
     store = await _opened(application, database)
     try:
-        (enqueued,) = await store.enqueue([task])
-        await application.unserved.warn(store, [(task.queue, task.function)])
+        enqueued = await application.enqueue_in(store, task)
         if not enqueued.created:
             print_message("a task with this key or unique name exists already; nothing was enqueued")
         facts = {

@@ -15,6 +15,7 @@ from tidegate.config import alerts
 from tidegate.config.find import STORE, find_project
 from tidegate.config.sections import (
     RETENTION_NAMES,
+    TELEMETRY_NAMES,
     TIMING_NAMES,
     make_retention,
     make_timings,
@@ -22,6 +23,7 @@ from tidegate.config.sections import (
     read_retention,
     read_retention_setting,
     read_retries,
+    read_telemetry,
     read_timing,
     read_timings,
 )
@@ -30,6 +32,7 @@ from tidegate.domain.readers import shown
 from tidegate.domain.retention import Retention
 from tidegate.errors import ConfigError
 from tidegate.limits.retry_budget import SYSTEM_RETRIES_PER_MINUTE
+from tidegate.monitor.otel.settings import TelemetrySettings
 from tidegate.store.connect import anchored_url
 from tidegate.worker.settings import Pool, Timings
 
@@ -45,6 +48,7 @@ _SECTION_KEYS = (
     "pools",
     "retention",
     "alerts",
+    "telemetry",
 )
 _APP = re.compile(r"[\w.]+(?::\w+)?")
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -58,6 +62,7 @@ _VARIABLES = (
     *alerts.VARIABLES,
     *(name.upper() for name in TIMING_NAMES),
     *(f"RETENTION_{name.upper()}" for name in RETENTION_NAMES),
+    *(name.upper() for name in TELEMETRY_NAMES),
 )
 _PREFIX = "TIDEGATE_"
 
@@ -80,6 +85,8 @@ class Config:
     """The window of the retry budget, in seconds."""
     alerts: AlertSettings
     """The rules and the sinks of alerts."""
+    telemetry: TelemetrySettings
+    """What OpenTelemetry records."""
     path: Path | None
     """The file that was read; None if there is none."""
     environment: str | None
@@ -123,6 +130,9 @@ def load_config(directory: Path | None = None, env: Mapping[str, str] | None = N
         retries_per_minute=values.get("retries_per_minute", SYSTEM_RETRIES_PER_MINUTE),
         retry_window=values.get("retry_window", 60.0),
         alerts=alerts.read_alert_variables(variables, values.get("alerts", AlertSettings())),
+        telemetry=TelemetrySettings(
+            **{name: values[key] for name in TELEMETRY_NAMES if (key := f"telemetry.{name}") in values}
+        ),
         path=path,
         environment=variables.get("ENV"),
         origins=MappingProxyType(origins),
@@ -169,6 +179,8 @@ def _read_section(table: Table, values: dict[str, Any], origins: dict[str, str])
     queues = retention.pop("queues", {})
     found |= {f"retention.{name}": value for name, value in retention.items()}
     found |= {"retention.queues": values.get("retention.queues", {}) | queues} if queues else {}
+    telemetry = read_telemetry(table.table("telemetry"))
+    found |= {f"telemetry.{name}": value for name, value in telemetry.items()}
     values |= found
     origins |= dict.fromkeys(found, table.place)
 
@@ -239,6 +251,11 @@ def _read_variables(variables: Mapping[str, str], values: dict[str, Any], origin
     for name in RETENTION_NAMES:
         if (text := variables.get(f"RETENTION_{name.upper()}")) is not None:
             found[f"retention.{name}"] = (_retention_setting(name, text), f"RETENTION_{name.upper()}")
+    for name in TELEMETRY_NAMES:
+        if (text := variables.get(name.upper())) is not None:
+            value = {"true": True, "false": False}.get(text.lower(), text)
+            source = Table({name: value}, file=f"{_PREFIX}{name.upper()}", section="")
+            found[f"telemetry.{name}"] = (read_telemetry(source)[name], name.upper())
     for key, (value, variable) in found.items():
         values[key] = value
         origins[key] = _PREFIX + variable

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from enum import StrEnum
 from typing import Any
 
 from tidegate.config.table import Table, did_you_mean
+from tidegate.domain.readers import choice_option
 from tidegate.domain.retention import RULES, ArchiveFormat, QueueRetention, Retention
 from tidegate.errors import ConfigError, OptionError
 from tidegate.limits.options import make_limits
+from tidegate.monitor.otel.settings import RunSpans, TelemetryMode, TelemetrySettings
 from tidegate.worker.settings import SHARING, Pool, Timings
 
 TIMING_NAMES = tuple(field.name for field in fields(Timings))
 """The keys of `[worker]`. In capitals after `TIDEGATE_` they are environment variables too."""
+
+TELEMETRY_NAMES = tuple(field.name for field in fields(TelemetrySettings))
+"""The keys of `[telemetry]`. In capitals after `TIDEGATE_` they are environment variables too."""
 
 _POOL_KEYS = tuple(field.name for field in fields(Pool) if field.name != "name")
 
@@ -116,6 +122,29 @@ def read_retries(table: Table) -> dict[str, float]:
             f"{table.place}: {error.message}", fix=error.fix, place=table.place, option=error.option
         ) from None
     return found
+
+
+def read_telemetry(table: Table) -> dict[str, Any]:
+    """Return the settings of a `[telemetry]` table that it contains.
+
+    Raises:
+        ConfigError: A key or a value is wrong.
+    """
+    table.require_known(TELEMETRY_NAMES)
+    readers: dict[str, Callable[[str], Any]] = {
+        "opentelemetry": lambda key: _word(table, key, TelemetryMode),
+        "run_spans": lambda key: _word(table, key, RunSpans),
+        "call_spans": table.flag,
+    }
+    return {key: readers[key](key) for key in table.values}
+
+
+def _word(table: Table, key: str, words: type[StrEnum]) -> StrEnum:
+    """Return one of a few words."""
+    try:
+        return words(choice_option(key, table.values[key], words))
+    except OptionError as error:
+        raise table.wrong(key, error.fix) from None
 
 
 def read_pools(table: Table) -> tuple[Pool, ...]:

@@ -26,7 +26,11 @@ def current_span() -> TraceContext | None:
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None or not hasattr(trace, "get_current_span"):  # not imported, or half
         return None
-    span = trace.get_current_span().get_span_context()
+    return to_trace(trace.get_current_span().get_span_context())
+
+
+def to_trace(span: Any) -> TraceContext | None:
+    """Return OpenTelemetry's `SpanContext` as a trace; None if it is invalid."""
     if not span.is_valid:
         return None
     return TraceContext(

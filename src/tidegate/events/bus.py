@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+from tidegate.events.flushing import Flusher
 from tidegate.events.values import Event
 
 E = TypeVar("E", bound=Event)
@@ -24,6 +25,8 @@ class EventBus:
         self._subscribers: dict[type[Event], tuple[Callable[[Event], object], ...]] = {}
         self._failed: set[tuple[type[Event], int]] = set()
         """The types of events and the ids of the subscribers whose error was logged."""
+        self.exporters = Flusher()
+        """The exporters that subscribers send to."""
 
     def subscribe(self, kind: type[E], subscriber: Callable[[E], object]) -> None:
         """Have a function called with each event of a type, after the ones that subscribed before."""

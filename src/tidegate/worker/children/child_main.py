@@ -114,6 +114,7 @@ class ChildRuntime:
                 calls = control.calls.summary(run.upstream)
                 reason = control.replacement_reason or _restore_process(run.function, snapshot)
                 self._send(msgspec.structs.replace(reply, unhealthy_reason=reason, calls=calls))
+                self._app.events.exporters.flush_soon()  # this process ends by a kill
                 set_title("child: idle")
 
     def _execute(self, run: RunTask, control: RunControl, runner: asyncio.Runner) -> RunReply:

@@ -43,6 +43,8 @@ EXIT_REPLACE = 75
 """The process must be replaced at once: lease lost, supervisor gone, or a coroutine that does not stop."""
 YOUNG_OBJECTS = 50_000
 """The garbage collector's threshold for new objects, net of freed ones."""
+FLUSH_SECONDS = 3.0
+"""How long a process that ends waits until its traces and metrics are sent."""
 ORPHAN_SECONDS = 4.0
 """How long a process may take to release its tasks after its supervisor died."""
 
@@ -102,7 +104,9 @@ def main(argv: list[str]) -> int:
         register_application_loggers(app.functions)
         # Not asyncio.run: it waits for every coroutine at its end, and some may not stop.
         loop = new_event_loop(options.pool.event_loop)
-        return loop.run_until_complete(_serve(app, options, state, connection, snapshot))
+        code = loop.run_until_complete(_serve(app, options, state, connection, snapshot))
+        app.events.exporters.flush(FLUSH_SECONDS)
+        return code
     except ConfigError as error:
         log.exception("%s", error)
         return EXIT_CONFIG
