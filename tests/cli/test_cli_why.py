@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from store_build import succeeded as succeeds
+from cli_support import succeeded
 
 from tidegate.domain.spec import Window
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
-
-
-def succeeded(task):
-    return succeeds(task.fence)
 
 
 def test_a_paced_queue_names_its_limit_with_numbers_and_tasks_that_wait_for_it(workspace):

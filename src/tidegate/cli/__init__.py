@@ -27,6 +27,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "enqueue": "Enqueue one task.",
     "status": "Show the queues, the upstreams and the live workers.",
     "stats": "Show what happened over hours and days: counts, times, tokens.",
+    "top": "Watch queues, upstreams, workers and failures live.",
     "why": "Show when a queue will be empty, what decides that, and why its tasks wait.",
     "autoscale": "Show how many workers each pool should have now, and why.",
     "metrics": "Print the metrics in Prometheus' text format.",

@@ -9,7 +9,7 @@ from tidegate.limits.pauses import Pause
 from tidegate.policy.work import Work
 from tidegate.store.controls import ControlRow
 from tidegate.store.history_rows import TotalCounts
-from tidegate.store.rows import QueueStats, WorkerRow
+from tidegate.store.rows import DeadLetterRow, QueueStats, WorkerRow
 from tidegate.store.schedule_rows import ScheduleRow
 from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
 
@@ -28,6 +28,15 @@ class OverviewRow:
     """The paused queues and functions."""
     controls: Sequence[ControlRow] = ()
     """What people want of workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopRow:
+    """What a live view shows."""
+
+    overview: OverviewRow
+    failures: Sequence[DeadLetterRow]
+    """The newest dead letters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -394,8 +394,10 @@ class QueueStats:
     dead: int = 0
     oldest_ready_at: float | None = None
     """When the oldest ready task that is not blocked became ready."""
+    enqueued_last_minute: int = 0
+    """Tasks that were enqueued in the last 60 seconds. The previous minute counts in proportion."""
     done_last_minute: int = 0
-    """Tasks that became final in the last 60 seconds. The previous minute counts in proportion."""
+    """Tasks that became final in the last 60 seconds, counted in the same way."""
     done_last_10_minutes: int = 0
     history_seconds: float = 0.0
     """Length of the period for which completions were counted, at most 600; 0 if there were none."""

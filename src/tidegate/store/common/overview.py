@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tidegate.store.common import control, gates, schedules, stats, totals, work_counts, workers
+from tidegate.store.common import control, dead, gates, schedules, stats, totals, work_counts, workers
 from tidegate.store.common.session import Session
 from tidegate.store.live_workers import find_live_workers
-from tidegate.store.overview_rows import MonitoringRow, OverviewRow
+from tidegate.store.overview_rows import MonitoringRow, OverviewRow, TopRow
+from tidegate.store.rows import TaskFilter
 
 MOST_SCHEDULES = 1_000
 """Schedules beyond this many, by name, have no metrics."""
@@ -31,6 +32,7 @@ class ReadOnce:
         self.array = db.array
         self.records = db.records
         self.run = db.run
+        self.records = db.records
 
     async def now(self) -> float:
         """Return the time of the first call."""
@@ -69,6 +71,12 @@ class ReadOnce:
 async def get_overview(db: Session) -> OverviewRow:
     """Return the queues, the upstreams and the workers."""
     return await _overview(ReadOnce(db))
+
+
+async def get_top(db: Session, *, failures: int) -> TopRow:
+    """Return what a live view shows, with at most so many of the newest failures."""
+    once = ReadOnce(db)
+    return TopRow(await _overview(once), await dead.list_dead_letters(once, TaskFilter(), limit=failures))
 
 
 async def get_monitoring(db: Session) -> MonitoringRow:

@@ -65,11 +65,14 @@ class QueueStatsBuilder:
                 mine["oldest_ready_at"] = min(since, mine.get("oldest_ready_at") or since)
 
     def add_finished(self, rows: Iterable[Row], now: float) -> None:
-        """Add rows of finished tasks.
+        """Add rows of finished and enqueued tasks.
 
-        Columns: queue, finished in the window, in the last full minute, in this minute; time of the first.
+        Columns: queue, finished in the window, in the last full minute, in this minute; time of the first;
+            enqueued in the last full minute, in this minute.
         """
-        for queue, done, last_minute, this_minute, first_final_at in rows:
+        for queue, done, last_minute, this_minute, first_final_at, new_before, new_now in rows:
+            if queue in self._by_queue and (new := count_in_last_minute(new_before, new_now, now)):
+                self._by_queue[queue]["enqueued_last_minute"] = new
             if done:
                 is_recent = first_final_at is not None and first_final_at >= now - MINUTE_SECONDS
                 lately = done if is_recent else count_in_last_minute(last_minute, this_minute, now)
@@ -122,7 +125,7 @@ def _block_name(wait: WaitReason) -> str:
 
 
 def count_in_last_minute(last_minute: int, this_minute: int, now: float) -> int:
-    """Return how many tasks finished in the last 60 seconds, from counts per minute.
+    """Return how many tasks there were in the last 60 seconds, from counts per minute.
 
     The last full minute counts in part. The result is rounded up, so that 0 means that none finished.
     """

@@ -221,6 +221,7 @@ class CommonStore(Store):
     get_totals = read(totals.get_totals, snapshot=True)
     get_work = read(work_counts.get_work, snapshot=True)
     get_overview = read(overview.get_overview, snapshot=True)
+    get_top = read(overview.get_top, snapshot=True)
     get_monitoring = read(overview.get_monitoring, snapshot=True)
 
     # --- operations ---

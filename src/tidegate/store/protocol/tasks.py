@@ -19,7 +19,7 @@ from tidegate.store.history_rows import (
     WindowCounts,
 )
 from tidegate.store.operation_rows import PLAIN_REDRIVE, Payloads, RedriveTerms
-from tidegate.store.overview_rows import MonitoringRow, OverviewRow
+from tidegate.store.overview_rows import MonitoringRow, OverviewRow, TopRow
 from tidegate.store.rows import (
     ActionStatus,
     CancelStatus,
@@ -239,6 +239,13 @@ class Statistics(Protocol):
 
     async def get_overview(self) -> OverviewRow:
         """Return the queues with their drain estimates, the upstreams and the workers, from one snapshot."""
+
+    async def get_top(self, *, failures: int) -> TopRow:
+        """Return what a live view shows, from one snapshot.
+
+        Args:
+            failures: How many of the newest dead letters, at most.
+        """
 
     async def get_monitoring(self) -> MonitoringRow:
         """Return everything that metrics are computed from, from one snapshot."""

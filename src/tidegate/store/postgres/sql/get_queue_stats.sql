@@ -44,13 +44,15 @@ GROUP BY t.queue, s.due_at IS NULL
 -- 1 first minute of the window, 2 last full minute
 SELECT
     queue, sum(ends)::bigint, coalesce(sum(ends) FILTER (WHERE minute = $2), 0)::bigint,
-    coalesce(sum(ends) FILTER (WHERE minute > $2), 0)::bigint, min(first_final_at)
+    coalesce(sum(ends) FILTER (WHERE minute > $2), 0)::bigint, min(first_final_at),
+    coalesce(sum(enqueued) FILTER (WHERE minute = $2), 0)::bigint,
+    coalesce(sum(enqueued) FILTER (WHERE minute > $2), 0)::bigint
 FROM (
-    SELECT minute, queue, succeeded + dead + cancelled AS ends, first_final_at
+    SELECT minute, queue, succeeded + dead + cancelled AS ends, first_final_at, enqueued
     FROM /*schema*/rollup
     WHERE minute >= $1
     UNION ALL
-    SELECT minute, queue, succeeded + dead + cancelled, first_final_at
+    SELECT minute, queue, succeeded + dead + cancelled, first_final_at, enqueued
     FROM /*schema*/tally
     WHERE minute >= $1
 ) AS counted

@@ -35,13 +35,15 @@ GROUP BY t.queue, s.due_at IS NULL
 -- 1 first minute of the window, 2 last full minute
 SELECT
     queue, sum(ends), coalesce(sum(ends) FILTER (WHERE minute = ?2), 0),
-    coalesce(sum(ends) FILTER (WHERE minute > ?2), 0), min(first_final_at)
+    coalesce(sum(ends) FILTER (WHERE minute > ?2), 0), min(first_final_at),
+    coalesce(sum(enqueued) FILTER (WHERE minute = ?2), 0),
+    coalesce(sum(enqueued) FILTER (WHERE minute > ?2), 0)
 FROM (
-    SELECT minute, queue, succeeded + dead + cancelled AS ends, first_final_at
+    SELECT minute, queue, succeeded + dead + cancelled AS ends, first_final_at, enqueued
     FROM rollup
     WHERE minute >= ?1
     UNION ALL
-    SELECT minute, queue, succeeded + dead + cancelled, first_final_at
+    SELECT minute, queue, succeeded + dead + cancelled, first_final_at, enqueued
     FROM tally
     WHERE minute >= ?1
 )

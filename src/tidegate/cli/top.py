@@ -1,0 +1,129 @@
+"""`tidegate top`: a live view of queues, upstreams, workers and failures."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli.common import StoreLocation, location_options, opened_store, run
+from tidegate.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
+    from tidegate.store.overview_rows import TopRow
+    from tidegate.store.protocol import Store
+
+REFRESH_SECONDS = 1.0
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print one frame and exit.")
+@location_options
+def command(once: bool, location: StoreLocation) -> None:
+    """Watch queues, upstreams, workers and the newest failures, refreshed every second.
+
+    WAIT counts tasks that may start now or at the pace of a limit, IN/MIN and OUT/MIN the tasks that were
+    enqueued and became final in the last minute. BY is what decides DRAINS IN. Keys: q ends the view, p holds
+    it and lets it go on. Without a terminal it prints one frame.
+    """
+    run(_top(location, once=once))
+
+
+async def _top(location: StoreLocation, *, once: bool) -> None:
+    try:
+        from rich.console import Console
+    except ImportError as error:
+        raise ConfigError(
+            f"the live view needs a package that is not installed: {error}",
+            fix='install it: pip install "tidegate[top]"',
+        ) from error
+    console = Console(highlight=False)
+    async with opened_store(location) as store:
+        if once or not console.is_terminal:
+            console.print(_frame(await _read(store), console, height=None))
+        else:
+            await _watch(store, console)
+
+
+async def _read(store: Store) -> TopRow:
+    from tidegate.cli.top_frame import FAILURES
+
+    return await store.get_top(failures=FAILURES)
+
+
+def _frame(found: TopRow, console: Console, *, height: int | None, status: str = "") -> object:
+    from tidegate.cli.top_frame import build_frame
+
+    return build_frame(found, width=console.width, height=height, status=status)
+
+
+async def _watch(store: Store, console: Console) -> None:
+    """Show frames until a key ends the view. If the store cannot be read, the last frame stays."""
+    from rich.live import Live
+
+    found = await _read(store)
+    with Live(console=console, screen=True, auto_refresh=False) as live, _keys() as keys:
+        is_held = False
+        problem = ""
+        while True:
+            status = problem or ("held: p goes on, q ends" if is_held else "p holds, q ends")
+            _show(live, console, found, status)
+            key = await _next_key(keys)
+            if key == "q":
+                return
+            if key == "p":
+                is_held = not is_held
+            elif not is_held:
+                try:
+                    found, problem = await _read(store), ""
+                except StoreError as error:
+                    problem = f"cannot be read: {error}"
+
+
+def _show(live: Live, console: Console, found: TopRow, status: str) -> None:
+    live.update(_frame(found, console, height=console.height, status=status), refresh=True)  # type: ignore[arg-type]
+
+
+async def _next_key(keys: asyncio.Queue[str]) -> str:
+    """Return the next key; an empty text when it is time for the next frame."""
+    try:
+        async with asyncio.timeout(REFRESH_SECONDS):
+            return await keys.get()
+    except TimeoutError:
+        return ""
+
+
+@contextmanager
+def _keys() -> Iterator[asyncio.Queue[str]]:
+    """Read single keys of the terminal. Without one that can, there are none: Ctrl-C ends the view."""
+    keys: asyncio.Queue[str] = asyncio.Queue()
+    try:
+        import termios
+        import tty
+
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (ImportError, OSError, ValueError, termios.error):
+        yield keys
+        return
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        typed = sys.stdin.buffer.raw.read(64) if hasattr(sys.stdin.buffer, "raw") else b""
+        for key in (typed or b"").decode(errors="ignore").lower():
+            keys.put_nowait(key)
+
+    tty.setcbreak(descriptor)
+    loop.add_reader(descriptor, read)
+    try:
+        yield keys
+    finally:
+        loop.remove_reader(descriptor)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
