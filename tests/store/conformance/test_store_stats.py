@@ -40,7 +40,19 @@ async def test_each_state_is_counted_by_queue(build: Build, clock: SettableClock
     assert found["only scheduled"].scheduled == 4
     assert found["only dead"].dead == 5
     unknown = Drain(DrainKind.UNKNOWN, text="no task of it has finished yet")
-    assert found["a\x01"] == QueueStats("a\x01", ready=2, oldest_ready_at=START, drain=unknown)
+    assert found["a\x01"] == QueueStats(
+        "a\x01", ready=2, oldest_ready_at=START, enqueued_last_minute=2, drain=unknown
+    )
+
+
+async def test_new_tasks_of_the_last_minute_are_counted_in_proportion(
+    build: Build, clock: SettableClock
+) -> None:
+    clock.advance(-clock.now % MINUTE)
+    await build.enqueue(3)
+    for seconds, expected in ((30, 3), (60, 2), (40, 0)):
+        clock.advance(seconds)
+        assert (await stats(build)).enqueued_last_minute == expected
 
 
 async def test_oldest_ready_is_the_task_that_has_waited_longest(build: Build, clock: SettableClock) -> None:
