@@ -39,7 +39,7 @@ from tidegate import (
 from tidegate.deadletter.runner import OperationRunner
 from tidegate.internals import core_of
 
-GROUPS = ("tasks", "queues", "functions", "dead_letters", "operations", "upstreams", "workers")
+GROUPS = ("tasks", "queues", "functions", "dead_letters", "failures", "operations", "upstreams", "workers")
 
 
 @pytest.fixture
@@ -423,3 +423,34 @@ def test_dead_letters_are_exported_from_sync_code(tmp_path: Path) -> None:
     assert list(application.admin.dead_letters.export_sync()) == []
     assert application.admin.dead_letters.surges_sync() == []
     application.close()
+
+
+async def test_groups_have_states_and_unknown_failures_are_reviewed(app: Tidegate) -> None:
+    @app.task(name="odd", max_attempts=1)
+    async def odd() -> None:
+        raise KeyError("tags")
+
+    handle = await odd.enqueue()
+    async with app.worker():
+        await asyncio.gather(handle.result("20s"), return_exceptions=True)
+    letters, failures = app.admin.dead_letters, app.admin.failures
+    (group,) = await letters.groups()
+    assert (group.state, group.marked_at) == ("open", None)
+    await letters.resolve(group.fingerprint[:8], note="mended", by="ada")
+    (group,) = await letters.groups(state="resolved")
+    assert (group.state, group.note, group.marked_by) == ("resolved", "mended", "ada")
+    await letters.mute(group.fingerprint, duration="1h")
+    assert [each.state for each in await letters.groups()] == ["muted"]
+    assert await letters.reopen(group.fingerprint)
+    assert await letters.groups(state="muted") == []
+    with pytest.raises(OptionError):
+        await letters.groups(state="gone")
+
+    (found,) = await failures.unknown()
+    assert (found.fingerprint, found.tasks, found.rule) == (group.fingerprint, 1, "retry=[discard(KeyError)]")
+    await failures.mark_reviewed(found.fingerprint, note="known")
+    assert await failures.unknown() == []
+    (found,) = await failures.unknown(with_reviewed=True)
+    assert found.note == "known"
+    with pytest.raises(OptionError):
+        await failures.unknown(queue="default")

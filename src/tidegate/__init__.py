@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tidegate.admin import (
         Admin,
         DeadLetterAdmin,
+        FailureAdmin,
         FunctionAdmin,
         OperationAdmin,
         QueueAdmin,
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
         UpstreamAdmin,
         WorkerAdmin,
     )
-    from tidegate.admin.history_values import DeathCount, FailureGroup, PeriodStatistics
+    from tidegate.admin.history_values import DeathCount, FailureGroup, PeriodStatistics, UnknownFailureGroup
     from tidegate.admin.operation_values import Operation, RedrivenLetter
     from tidegate.admin.schedule_values import PlannedTick, ScheduleStatus, TickStatus
     from tidegate.admin.tasks import TaskFilters
@@ -95,12 +96,13 @@ if TYPE_CHECKING:
     from tidegate.limits.pauses import PauseKind
     from tidegate.limits.values import GateState, ParkedBy
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
-    from tidegate.operations.history import DeathFilters, HistoryFilters, StatisticsFilters
+    from tidegate.operations.history import DeathFilters, GroupFilters, HistoryFilters, StatisticsFilters
     from tidegate.operations.surges import GroupSurge
     from tidegate.options import EnqueueOptions, FinalFunction
     from tidegate.policy.backlog import WaitKind, WaitReason
     from tidegate.policy.classify import Classifier
     from tidegate.policy.drain import Drain, DrainKind
+    from tidegate.policy.failure_state import FailureState
     from tidegate.policy.surge import Surge, SurgeComparison
     from tidegate.store.operation_rows import LetterState, OperationKind, OperationState
     from tidegate.store.retention_rows import StoreSize, TableSize
@@ -143,7 +145,9 @@ __all__ = [
     "EnqueueOptions",
     "Exponential",
     "Failure",
+    "FailureAdmin",
     "FailureGroup",
+    "FailureState",
     "FinalFunction",
     "FinalState",
     "Fixed",
@@ -151,6 +155,7 @@ __all__ = [
     "GateOpened",
     "GateParked",
     "GateState",
+    "GroupFilters",
     "GroupSurge",
     "Handle",
     "HistoryEntry",
@@ -227,6 +232,7 @@ __all__ = [
     "Timings",
     "TraceContext",
     "Transient",
+    "UnknownFailureGroup",
     "UnknownFunctionError",
     "UnknownScheduleError",
     "UnknownUpstreamError",
@@ -286,7 +292,9 @@ _HOMES = {
     "EnqueueOptions": "tidegate.options",
     "Exponential": "tidegate.domain.spec",
     "Failure": "tidegate.domain.failure",
+    "FailureAdmin": "tidegate.admin",
     "FailureGroup": "tidegate.admin.history_values",
+    "FailureState": "tidegate.policy.failure_state",
     "FinalFunction": "tidegate.options",
     "FinalState": "tidegate.domain.final_hook",
     "Fixed": "tidegate.domain.spec",
@@ -294,6 +302,7 @@ _HOMES = {
     "GateOpened": "tidegate.events",
     "GateParked": "tidegate.events",
     "GateState": "tidegate.limits.values",
+    "GroupFilters": "tidegate.operations.history",
     "GroupSurge": "tidegate.operations.surges",
     "Handle": "tidegate.handle",
     "HistoryEntry": "tidegate.values",
@@ -370,6 +379,7 @@ _HOMES = {
     "Timings": "tidegate.worker.settings",
     "TraceContext": "tidegate.domain.trace",
     "Transient": "tidegate.verdicts",
+    "UnknownFailureGroup": "tidegate.admin.history_values",
     "UnknownFunctionError": "tidegate.errors",
     "UnknownScheduleError": "tidegate.errors",
     "UnknownUpstreamError": "tidegate.errors",

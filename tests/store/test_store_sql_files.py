@@ -16,6 +16,7 @@ SHARED = {
     "audit_entries",
     "controls",
     "deaths",
+    "failure_marks",
     "final_hooks",
     "gates",
     "keys",

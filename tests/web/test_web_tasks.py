@@ -479,3 +479,23 @@ async def test_dead_letters_are_exported_as_lines_and_found_by_fingerprint_and_t
         assert (await client.get("/api/v1/dead-letters?fingerprint=xyz")).status_code == 422
         (surge,) = (await client.get("/api/v1/dead-letters/surges?by=fingerprint")).json()["surges"]
         assert (surge["key"], surge["count"]["now"], surge["surges"]) == (fingerprint, 3, False)
+
+
+async def test_groups_of_failures_are_resolved_muted_reopened_and_reviewed(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        await dead(api, 1, "because")
+        groups = "/api/v1/dead-letters/groups"
+        (group,) = (await client.get(groups)).json()["groups"]
+        fingerprint = group["fingerprint"]
+        for act, body, state in (
+            ("resolve", {"note": "mended"}, "resolved"),
+            ("mute", {"seconds": 60}, "muted"),
+            ("reopen", None, "open"),
+        ):
+            done = await client.post(f"{groups}/{fingerprint[:8]}/{act}", json=body)
+            assert done.json()["state"] == state, done.text
+            (group,) = (await client.get(f"{groups}?state={state}")).json()["groups"]
+            assert group["state"] == state
+        assert (await client.post(f"{groups}/{'0' * 16}/resolve", json={})).status_code == 422
+        assert (await client.get(f"{groups}?tenant=none")).json() == {"groups": []}
+        assert (await client.get("/api/v1/failures/unknown")).json() == {"failures": []}

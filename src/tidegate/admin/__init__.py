@@ -6,6 +6,7 @@ from typing import Unpack
 
 from tidegate.admin.alerts import AlertAdmin
 from tidegate.admin.dead_letters import DeadLetterAdmin
+from tidegate.admin.failures import FailureAdmin
 from tidegate.admin.history_values import PeriodStatistics, period_statistics
 from tidegate.admin.operations import OperationAdmin
 from tidegate.admin.queues import FunctionAdmin, QueueAdmin, WorkerAdmin
@@ -37,6 +38,8 @@ class Admin:
         """Pause and resume task functions, and set their rate limits."""
         self.dead_letters = DeadLetterAdmin(source)
         """List, count, redrive and purge dead tasks."""
+        self.failures = FailureAdmin(source)
+        """See failures that have no rule, and mark them as reviewed."""
         self.operations = OperationAdmin(source)
         """Follow, abort and undo redrives and purges of many dead letters."""
         self.upstreams = UpstreamAdmin(source)
@@ -89,6 +92,7 @@ __all__ = [
     "Admin",
     "AlertAdmin",
     "DeadLetterAdmin",
+    "FailureAdmin",
     "FunctionAdmin",
     "OperationAdmin",
     "QueueAdmin",

@@ -10,17 +10,18 @@ from tidegate.admin.history_values import DeathCount, FailureGroup, death_count,
 from tidegate.admin.source import AdminSource
 from tidegate.admin.tasks import MOST_LISTED
 from tidegate.admin.values import DeadLetter, dead_letter, dead_letter_of_task
-from tidegate.domain.readers import Seconds, whole_option
-from tidegate.operations import dead_letters, history
+from tidegate.domain.readers import Seconds, choice_option, whole_option
+from tidegate.operations import dead_letters, failure_groups, history
 from tidegate.operations.bulk import redrive_settings
 from tidegate.operations.dead_export import read_letters
 from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, DeadLetterReport
-from tidegate.operations.history import DeathFilters, Step
+from tidegate.operations.history import DeathFilters, GroupFilters, Step
 from tidegate.operations.pauses import current_user
 from tidegate.operations.recorded_task import read_recorded
 from tidegate.operations.regression_test import write_test
 from tidegate.operations.surges import DEFAULT_WINDOW, GroupSurge, SurgeBy, find_surges
 from tidegate.operations.tasks import full_id, read_dead_task
+from tidegate.policy.failure_state import FailureState
 from tidegate.store.protocol import Store
 from tidegate.store.short_ids import TaskIds
 from tidegate.threads.bridge import run_sync
@@ -153,7 +154,7 @@ class DeadLetterAdmin:
         return run_sync(self.statistics(step=step, **filters))
 
     async def groups(
-        self, *, limit: int = 50, **filters: Unpack[DeathFilters]
+        self, *, limit: int = 50, state: str | None = None, **filters: Unpack[GroupFilters]
     ) -> builtins.list[FailureGroup]:
         """Return what tasks died of, the most deaths first.
 
@@ -162,18 +163,79 @@ class DeadLetterAdmin:
 
         Args:
             limit: 1 to 1,000.
-            filters: Filters of `DeathFilters`. Default: all of the last 24 hours.
+            state: Only groups in this state: `"open"`, `"resolved"` or `"muted"`.
+            filters: Filters of `GroupFilters`. Default: all of the last 24 hours.
 
         Raises:
             OptionError: A value is invalid.
         """
         limit = whole_option("limit", limit, most=MOST_LISTED)
+        chosen = None if state is None else FailureState(choice_option("state", state, FailureState))
         store = await self._source.opened_store()
-        return [failure_group(row) for row in await history.list_failure_groups(store, filters, limit=limit)]
+        return [
+            failure_group(each)
+            for each in await failure_groups.list_groups(store, filters, limit=limit, state=chosen)
+        ]
 
-    def groups_sync(self, *, limit: int = 50, **filters: Unpack[DeathFilters]) -> builtins.list[FailureGroup]:
+    def groups_sync(
+        self, *, limit: int = 50, state: str | None = None, **filters: Unpack[GroupFilters]
+    ) -> builtins.list[FailureGroup]:
         """Same as `groups`, from sync code."""
-        return run_sync(self.groups(limit=limit, **filters))
+        return run_sync(self.groups(limit=limit, state=state, **filters))
+
+    async def resolve(self, fingerprint: str, *, note: str = "", by: str = "") -> None:
+        """Mark a group of failures as resolved. It opens again when a task dies of it afterwards.
+
+        Args:
+            fingerprint: Of the group, or its first digits.
+            note: Why, for the next person.
+            by: Who says it; by default the user of this process.
+
+        Raises:
+            OptionError: There is no such group.
+        """
+        store = await self._source.opened_store()
+        await failure_groups.resolve(store, fingerprint, by=by or current_user("app.admin"), note=note)
+
+    def resolve_sync(self, fingerprint: str, *, note: str = "", by: str = "") -> None:
+        """Same as `resolve`, from sync code."""
+        return run_sync(self.resolve(fingerprint, note=note, by=by))
+
+    async def mute(
+        self, fingerprint: str, *, duration: Seconds | None = None, note: str = "", by: str = ""
+    ) -> None:
+        """Mute a group of failures: its deaths are counted, and nobody is alerted.
+
+        Args:
+            fingerprint: Of the group, or its first digits.
+            duration: How long; None: for good.
+            note: Why, for the next person.
+            by: Who says it; by default the user of this process.
+
+        Raises:
+            OptionError: There is no such group, or the duration is invalid.
+        """
+        store = await self._source.opened_store()
+        by = by or current_user("app.admin")
+        await failure_groups.mute(store, fingerprint, by=by, note=note, duration=duration)
+
+    def mute_sync(
+        self, fingerprint: str, *, duration: Seconds | None = None, note: str = "", by: str = ""
+    ) -> None:
+        """Same as `mute`, from sync code."""
+        return run_sync(self.mute(fingerprint, duration=duration, note=note, by=by))
+
+    async def reopen(self, fingerprint: str) -> bool:
+        """Open a group of failures that was resolved or muted; return whether it was.
+
+        Raises:
+            OptionError: There is no such group.
+        """
+        return await failure_groups.reopen(await self._source.opened_store(), fingerprint)
+
+    def reopen_sync(self, fingerprint: str) -> bool:
+        """Same as `reopen`, from sync code."""
+        return run_sync(self.reopen(fingerprint))
 
     async def surges(
         self,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.domain.moments import to_datetime
+from tidegate.domain.moments import to_datetime, to_datetime_or_none
+from tidegate.operations.failure_groups import GroupWithState, UnknownFailure
 from tidegate.operations.statistics import period_fields
-from tidegate.store.history_rows import DeathCountRow, FailureGroupRow, StatisticsRow
+from tidegate.policy.failure_state import FailureState
+from tidegate.store.history_rows import DeathCountRow, StatisticsRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,45 @@ class FailureGroup:
     reasons: tuple[str, ...]
     example_id: str
     """The task that died last. It may be redriven or deleted by now."""
+    state: FailureState
+    is_reopened: bool
+    """A task died of it after it was resolved."""
+    marked_at: datetime | None
+    """When it was resolved or muted last; None: never."""
+    marked_by: str
+    note: str
+    until_at: datetime | None
+    """When it is no longer muted; None: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownFailureGroup:
+    """The attempts with one fingerprint that failed without a rule for their failure."""
+
+    fingerprint: str
+    """16 hex digits, the same on every machine."""
+    error_class: str
+    shape: str
+    """The message with a word in angle brackets for each part that differs from task to task."""
+    frame: str
+    """The innermost frame of your code; empty if there is none."""
+    attempts: int
+    tasks: int
+    succeeded: int
+    """How many of these tasks succeeded later."""
+    first_at: datetime
+    last_at: datetime
+    functions: tuple[str, ...]
+    sample: str
+    """The message of the last attempt, with secrets masked, at most 100 characters."""
+    sample_id: str
+    """Its task."""
+    rule: str
+    """The line of code that gives the failure a rule."""
+    reviewed_at: datetime | None
+    """When a person reviewed it; None: nobody has."""
+    reviewed_by: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +125,9 @@ def death_count(row: DeathCountRow) -> DeathCount:
     return DeathCount(to_datetime(row.at), row.queue, row.function, row.reason, row.deaths)
 
 
-def failure_group(row: FailureGroupRow) -> FailureGroup:
+def failure_group(found: GroupWithState) -> FailureGroup:
     """Return the public form of a group of deaths."""
+    row, state = found.group, found.state
     return FailureGroup(
         fingerprint=row.fingerprint,
         error_class=row.error_class,
@@ -98,6 +140,35 @@ def failure_group(row: FailureGroupRow) -> FailureGroup:
         queues=row.queues,
         reasons=row.reasons,
         example_id=row.example_id,
+        state=state.state,
+        is_reopened=state.is_reopened,
+        marked_at=to_datetime_or_none(state.marked_at),
+        marked_by=state.marked_by,
+        note=state.note,
+        until_at=to_datetime_or_none(state.until_at),
+    )
+
+
+def unknown_failure_group(found: UnknownFailure) -> UnknownFailureGroup:
+    """Return the public form of a group of attempts without a rule."""
+    row, mark = found.row, found.reviewed
+    return UnknownFailureGroup(
+        fingerprint=row.fingerprint,
+        error_class=row.error_class,
+        shape=row.shape,
+        frame=row.frame,
+        attempts=row.attempts,
+        tasks=row.tasks,
+        succeeded=row.succeeded,
+        first_at=to_datetime(row.first_at),
+        last_at=to_datetime(row.last_at),
+        functions=row.functions,
+        sample=row.sample,
+        sample_id=row.sample_id,
+        rule=found.rule,
+        reviewed_at=None if mark is None else to_datetime(mark.marked_at),
+        reviewed_by="" if mark is None else mark.marked_by,
+        note="" if mark is None else mark.note,
     )
 
 

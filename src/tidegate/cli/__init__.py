@@ -41,6 +41,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "budget": "Show how much of each retry budget is used.",
     "alerts": "List and check alerts, mute them, and try a sink.",
     "dead": "List, show, redrive and purge dead letters, or write one as a test.",
+    "failures": "See failures that have no rule, and mark them as reviewed.",
     "ops": "List, show, abort and undo redrives and purges of dead letters.",
     "replay": "Run the function of a task here, without its store and without calling anybody.",
     "classify": "Show how Tidegate would handle a provider's response.",

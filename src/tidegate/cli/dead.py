@@ -21,6 +21,7 @@ from tidegate.cli.common import (
 )
 from tidegate.cli.dead_export import export_command
 from tidegate.cli.dead_filters import choice_options, filter_options
+from tidegate.cli.dead_states import mute_command, reopen_command, resolve_command
 from tidegate.cli.dead_statistics import groups_command, stats_command
 from tidegate.cli.dead_surges import surges_command
 from tidegate.cli.operation_rendering import print_started
@@ -49,6 +50,9 @@ def command() -> None:
 command.add_command(stats_command)
 command.add_command(groups_command)
 command.add_command(surges_command)
+command.add_command(resolve_command)
+command.add_command(mute_command)
+command.add_command(reopen_command)
 command.add_command(export_command)
 
 

@@ -17,9 +17,11 @@ from tidegate.cli.rendering import join_parts, short_ids
 from tidegate.cli.table import print_table
 from tidegate.domain.text import counted
 from tidegate.operations import history
-from tidegate.operations.history import STEP_MINUTES, DeathFilters
+from tidegate.operations.failure_groups import GroupWithState, group_fields, list_groups
+from tidegate.operations.history import STEP_MINUTES, DeathFilters, GroupFilters
 from tidegate.operations.surges import find_surges
-from tidegate.store.history_rows import DeathCountRow, FailureGroupRow
+from tidegate.policy.failure_state import FailureState
+from tidegate.store.history_rows import DeathCountRow
 from tidegate.store.protocol import Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -32,7 +34,9 @@ _RANGE = (
         show_default=True,
         help="From this time (ISO 8601 with offset) or this long ago (7d) on.",
     ),
-    click.option("--until", metavar="WHEN", help="Before this time, or until this long ago."),
+    click.option(
+        "--until", "--before", "until", metavar="WHEN", help="Before this time, or until this long ago."
+    ),
 )
 _FILTERS = (
     *_RANGE,
@@ -142,27 +146,51 @@ def format_period(at: float, step: str) -> str:
 
 @click.command("groups")
 @death_filters
+@click.option("--error", "error_class", metavar="CLASS", help="Only this error class, with its module.")
+@click.option("--fingerprint", metavar="HEX", help="Only this fingerprint, or its first digits.")
+@click.option("--tenant", metavar="NAME", help="Only this tenant's tasks that are still dead.")
+@click.option(
+    "--state", type=click.Choice([str(each) for each in FailureState]), help="Only groups in this state."
+)
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Show at most this many."
 )
 @location_options
 @json_option
-def groups_command(filters: DeathFilters, limit: int, location: StoreLocation, as_json: bool) -> None:
+def groups_command(
+    filters: DeathFilters,
+    error_class: str | None,
+    fingerprint: str | None,
+    tenant: str | None,
+    state: str | None,
+    limit: int,
+    location: StoreLocation,
+    as_json: bool,
+) -> None:
     """Group the tasks that died by their failure, the largest group first.
 
     A group has one error class, one message without its numbers, ids and quoted texts, and one innermost
     frame of your code. EXAMPLE is the task that died last: `tidegate dead show` shows it while it is dead.
+    FINGERPRINT chooses the group in other commands. STATE is open, resolved, muted, or reopened: resolved,
+    and a task has died of it since.
     """
-    run(_groups(location, filters, limit, as_json))
+    chosen = GroupFilters(**filters, error_class=error_class, fingerprint=fingerprint, tenant=tenant)
+    run(_groups(location, chosen, None if state is None else FailureState(state), limit, as_json))
 
 
-async def _groups(location: StoreLocation, filters: DeathFilters, limit: int, as_json: bool) -> None:
+async def _groups(
+    location: StoreLocation,
+    filters: GroupFilters,
+    state: FailureState | None,
+    limit: int,
+    as_json: bool,
+) -> None:
     async with opened_store(location) as store:
-        found = await history.list_failure_groups(store, filters, limit=limit)
+        found = await list_groups(store, filters, limit=limit, state=state)
         now = await store.now()
     if as_json:
-        for row in found:
-            print_json(jsonable(row))
+        for each in found:
+            print_json(group_fields(each))
     elif found:
         _print_groups(found, now)
     else:
@@ -171,10 +199,13 @@ async def _groups(location: StoreLocation, filters: DeathFilters, limit: int, as
         print_message(f"{counted(limit, 'group')} shown; --limit shows more")
 
 
-def _print_groups(found: Sequence[FailureGroupRow], now: float) -> None:
+def _print_groups(found: Sequence[GroupWithState], now: float) -> None:
+    groups = [each.group for each in found]
     rows = [
         [
             group.deaths,
+            "reopened" if each.state.is_reopened else each.state.state,
+            group.fingerprint[:8],
             format_since(group.last_at, now),
             format_since(group.first_at, now),
             ", ".join(group.reasons),
@@ -182,9 +213,11 @@ def _print_groups(found: Sequence[FailureGroupRow], now: float) -> None:
             example,
             join_parts(group.error_class, group.shape) + (f" ({group.frame})" if group.frame else ""),
         ]
-        for example, group in zip(short_ids([each.example_id for each in found]), found, strict=True)
+        for each, example, group in zip(
+            found, short_ids([group.example_id for group in groups]), groups, strict=True
+        )
     ]
-    heads = ["DEATHS", "LAST", "FIRST", "REASON", "FUNCTION", "EXAMPLE", "FAILURE"]
+    heads = ["DEATHS", "STATE", "FINGERPRINT", "LAST", "FIRST", "REASON", "FUNCTION", "EXAMPLE", "FAILURE"]
     print_table(
         heads, rows, numbers=["DEATHS"], optional=["FIRST", "EXAMPLE", "REASON"], shorten=["FUNCTION"]
     )

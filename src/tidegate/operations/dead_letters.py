@@ -15,7 +15,7 @@ from tidegate.domain.states import State
 from tidegate.errors import UsageError
 from tidegate.operations import bulk
 from tidegate.operations.bulk import PLAIN_SETTINGS
-from tidegate.operations.fingerprints import full_fingerprint
+from tidegate.operations.fingerprints import optional_fingerprint
 from tidegate.operations.history import past_moment
 from tidegate.store.operation_rows import Payloads, RedriveSettings
 from tidegate.store.protocol import Store
@@ -115,7 +115,7 @@ async def task_filter(store: Store, filters: DeadLetterFilters) -> TaskFilter:
         error_class=filters.get("error_class"),
         labels=filters.get("labels") or {},
         before=_moment("before", filters.get("before"), now),
-        fingerprint=await full_fingerprint(store, filters.get("fingerprint")),
+        fingerprint=await optional_fingerprint(store, filters.get("fingerprint")),
         since=_moment("since", filters.get("since"), now),
     )
 

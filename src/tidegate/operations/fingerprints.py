@@ -11,14 +11,33 @@ LENGTH = 16
 _DIGITS = re.compile(r"[0-9a-f]{4,16}")
 
 
-async def full_fingerprint(store: Store, given: str | None) -> str | None:
-    """Return the fingerprint with these first digits; None for none.
+async def optional_fingerprint(store: Store, given: str | None) -> str | None:
+    """Return the fingerprint with these first digits; None for None.
+
+    Raises:
+        OptionError: As `full_fingerprint`.
+    """
+    return None if given is None else await full_fingerprint(store, given)
+
+
+async def known_fingerprint(store: Store, given: str) -> str:
+    """Return the fingerprint with these first digits, if a group of failures has it.
+
+    Raises:
+        OptionError: As `full_fingerprint`, and if no group has it.
+    """
+    full = await full_fingerprint(store, given)
+    if not await store.find_fingerprints(full):
+        raise _unknown(given)
+    return full
+
+
+async def full_fingerprint(store: Store, given: str) -> str:
+    """Return the fingerprint with these first digits. A whole one need not be known.
 
     Raises:
         OptionError: It is not one, or no group or several groups of failures have these first digits.
     """
-    if given is None:
-        return None
     text = given.strip().lower()
     if not _DIGITS.fullmatch(text):
         raise _wrong(
@@ -29,8 +48,13 @@ async def full_fingerprint(store: Store, given: str | None) -> str | None:
     found = await store.find_fingerprints(text)
     if len(found) == 1:
         return found[0]
-    problem = "belongs to several groups of failures" if found else "belongs to no group of failures"
-    raise _wrong(given, problem, "give more digits" if found else "see `tidegate dead groups`")
+    if not found:
+        raise _unknown(given)
+    raise _wrong(given, "belongs to several groups of failures", "give more digits")
+
+
+def _unknown(given: str) -> OptionError:
+    return _wrong(given, "belongs to no group of failures", "see `tidegate dead groups`")
 
 
 def _wrong(given: str, problem: str, fix: str) -> OptionError:

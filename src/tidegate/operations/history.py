@@ -20,7 +20,6 @@ from tidegate.domain.readers import (
 from tidegate.errors import OptionError
 from tidegate.store.history_rows import (
     DeathCountRow,
-    FailureGroupRow,
     HistoryRange,
     StatisticsRow,
     TenantStatisticsRow,
@@ -55,6 +54,17 @@ class DeathFilters(HistoryFilters, total=False):
     """A value of `Reason`: `content_policy`, `crash`…"""
 
 
+class GroupFilters(DeathFilters, total=False):
+    """Which groups of failures; every given filter must match."""
+
+    error_class: str | None
+    """Dotted name of the exception class."""
+    fingerprint: str | None
+    """16 hex digits, or the first ones of a known fingerprint."""
+    tenant: str | None
+    """Only the tasks of this tenant that are still dead: deaths are not counted by tenant."""
+
+
 class StatisticsFilters(HistoryFilters, total=False):
     """Which counters; every given filter must match."""
 
@@ -84,7 +94,7 @@ async def read_statistics(
     """
     minutes = STEP_MINUTES[choice_option("step", step, STEP_MINUTES)]
     require_names(filters, StatisticsFilters.__annotations__)
-    which = await _range(store, filters)
+    which = await range_of(store, filters)
     which = replace(which, upstream=filters.get("upstream"))
     if by in (None, "time"):
         require_few_periods(which, minutes)
@@ -103,7 +113,7 @@ async def read_tenant_statistics(
     Raises:
         OptionError: A value is invalid.
     """
-    return await store.get_tenant_statistics(await _range(store, filters), tenant=tenant, limit=limit)
+    return await store.get_tenant_statistics(await range_of(store, filters), tenant=tenant, limit=limit)
 
 
 async def count_deaths(store: Store, filters: DeathFilters, *, step: str) -> list[DeathCountRow]:
@@ -118,13 +128,20 @@ async def count_deaths(store: Store, filters: DeathFilters, *, step: str) -> lis
     return await store.count_deaths(which, step_minutes=minutes)
 
 
-async def list_failure_groups(store: Store, filters: DeathFilters, *, limit: int) -> list[FailureGroupRow]:
-    """Return the deaths by fingerprint, the most first.
+def names_of_deaths(filters: GroupFilters) -> DeathFilters:
+    """Return the filters that every count of deaths has.
 
     Raises:
-        OptionError: A value is invalid.
+        OptionError: There is no filter of that name.
     """
-    return await store.list_failure_groups(await history_range(store, filters), limit=limit)
+    require_names(filters, GroupFilters.__annotations__)
+    return DeathFilters(
+        since=filters.get("since"),
+        until=filters.get("until"),
+        queue=filters.get("queue"),
+        function=filters.get("function"),
+        reason=filters.get("reason"),
+    )
 
 
 async def history_range(store: Store, filters: DeathFilters) -> HistoryRange:
@@ -134,10 +151,15 @@ async def history_range(store: Store, filters: DeathFilters) -> HistoryRange:
         OptionError: A value is invalid.
     """
     require_names(filters, DeathFilters.__annotations__)
-    return replace(await _range(store, filters), reason=filters.get("reason"))
+    return replace(await range_of(store, filters), reason=filters.get("reason"))
 
 
-async def _range(store: Store, filters: HistoryFilters) -> HistoryRange:
+async def range_of(store: Store, filters: HistoryFilters) -> HistoryRange:
+    """Return the time, queue and function. Ages count back from the store's present time.
+
+    Raises:
+        OptionError: A value is invalid.
+    """
     now = await store.now()
     since = past_moment("since", filters.get("since") or DEFAULT_SINCE, now)
     given_until = filters.get("until")

@@ -40,6 +40,54 @@ class FailureGroupOut(msgspec.Struct):
     reasons: list[str]
     example_id: str
     """The task that died last. It may be redriven or deleted by now."""
+    state: str
+    """`open`, `resolved` or `muted`."""
+    is_reopened: bool
+    """A task died of it after it was resolved."""
+    marked_at: float | None
+    """When it was resolved or muted last; null: never."""
+    marked_by: str
+    note: str
+    until_at: float | None
+    """When it is no longer muted; null: never."""
+
+
+class GroupStateOut(msgspec.Struct):
+    """The state of a group of failures."""
+
+    fingerprint: str
+    state: str
+
+
+class UnknownFailureOut(msgspec.Struct):
+    """The attempts with one fingerprint that failed without a rule for their failure."""
+
+    fingerprint: str
+    error_class: str
+    shape: str
+    frame: str
+    attempts: int
+    tasks: int
+    succeeded: int
+    """How many of these tasks succeeded later."""
+    first_at: float
+    last_at: float
+    functions: list[str]
+    sample: str
+    """The message of the last attempt, with secrets masked, at most 100 characters."""
+    sample_id: str
+    """Its task."""
+    rule: str
+    """The line of code that gives the failure a rule."""
+    reviewed_at: float | None
+    reviewed_by: str
+    note: str
+
+
+class UnknownFailuresOut(msgspec.Struct):
+    """Attempts without a rule by fingerprint, the most first."""
+
+    failures: list[UnknownFailureOut]
 
 
 class FailureGroupsOut(msgspec.Struct):

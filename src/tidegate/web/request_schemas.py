@@ -83,6 +83,22 @@ class TaskIdsRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Ids, or their first digits."""
 
 
+class MarkFailureRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What is said of a group of failures."""
+
+    note: str = ""
+    """Why, for the next person."""
+
+
+class MuteFailureRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A group of failures is muted."""
+
+    note: str = ""
+    """Why, for the next person."""
+    seconds: float | None = None
+    """How long; null: for good."""
+
+
 class PauseQueueRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A queue to pause or resume."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from tidegate.domain.states import State
 from tidegate.store.common.outcomes import EndedRunRow, TaskTransition
 from tidegate.store.common.periods import WHOLE_TIME, days_of, minutes_of
 from tidegate.store.common.session import Session
+from tidegate.store.common.text import storable
 from tidegate.store.history_rows import DeathCountRow, FailureGroupRow, HistoryRange
 
 
@@ -93,29 +94,54 @@ class _FailureGroup:
     reasons: set[str] = field(default_factory=set)
 
 
-async def list_failure_groups(db: Session, which: HistoryRange, *, limit: int = 50) -> list[FailureGroupRow]:
-    """Return the deaths by fingerprint, the most first."""
-    first, after = minutes_of(which)
-    days = days_of(first, after, WHOLE_TIME, await db.now())
-    sql, groups = db.sql("deaths"), dict[str, _FailureGroup]()
-    for fingerprint, queue, function, reason, deaths, first_at, last_at in await db.rows(
-        sql["groups"], first, after, *days, which.queue, which.function, which.reason
-    ):
-        group = groups.setdefault(fingerprint, _FailureGroup())
+async def list_failure_groups(
+    db: Session,
+    which: HistoryRange,
+    *,
+    limit: int = 50,
+    error_class: str | None = None,
+    fingerprint: str | None = None,
+    tenant: str | None = None,
+) -> list[FailureGroupRow]:
+    """Return the deaths by fingerprint, the most first; with a tenant, its dead letters."""
+    sql, groups, examples = db.sql("deaths"), dict[str, _FailureGroup](), dict[str, Any]()
+    rows = await _rows_of_groups(db, which, tenant)
+    of_class = None if error_class is None else set(await db.column(sql["of_class"], storable(error_class)))
+    for name, queue, function, reason, deaths, first_at, last_at, *example in rows:
+        if (fingerprint is not None and name != fingerprint) or (
+            of_class is not None and name not in of_class
+        ):
+            continue
+        group = groups.setdefault(name, _FailureGroup())
         group.deaths += int(deaths)
-        group.first_at, group.last_at = min(group.first_at, first_at), max(group.last_at, last_at)
+        group.first_at = min(group.first_at, first_at)
+        if last_at >= group.last_at:
+            group.last_at = last_at
+            if example:
+                examples[name] = example[0]
         group.functions.add(function)
         group.queues.add(queue)
         group.reasons.add(reason)
     chosen = dict(sorted(groups.items(), key=lambda each: (-each[1].deaths, each[0]))[:limit])
-    described = await db.run_each(
-        sql["described"], [(fingerprint, group.last_at) for fingerprint, group in chosen.items()]
-    )
-    texts = {fingerprint: columns for fingerprint, *columns in described}
-    return [
-        _failure_group_row(db, fingerprint, group, *texts[fingerprint])
-        for fingerprint, group in chosen.items()
-    ]
+    described = await db.run_each(sql["described"], [(name, group.last_at) for name, group in chosen.items()])
+    texts = {name: columns for name, *columns in described}
+    found = []
+    for name, group in chosen.items():
+        error_class, shape, frame, example_id = texts[name]
+        found.append(
+            _failure_group_row(db, name, group, error_class, shape, frame, examples.get(name) or example_id)
+        )
+    return found
+
+
+async def _rows_of_groups(db: Session, which: HistoryRange, tenant: str | None) -> Sequence[Sequence[Any]]:
+    sql = db.sql("deaths")
+    names = (which.queue, which.function, which.reason)
+    if tenant is not None:
+        return await db.rows(sql["groups_of_tenant"], which.since, which.until, storable(tenant), *names)
+    first, after = minutes_of(which)
+    days = days_of(first, after, WHOLE_TIME, await db.now())
+    return await db.rows(sql["groups"], first, after, *days, *names)
 
 
 def _failure_group_row(

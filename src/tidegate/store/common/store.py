@@ -19,6 +19,7 @@ from tidegate.store.common import (
     dead,
     deaths,
     due_schedules,
+    failure_states,
     fingerprints,
     gates,
     operations,
@@ -207,6 +208,12 @@ class CommonStore(Store):
     count_dead_letters = read(dead.count_dead_letters)
     count_deaths = read(deaths.count_deaths)
     list_failure_groups = read(deaths.list_failure_groups)
+    mark_failure = write(failure_states.mark_failure)
+    unmark_failure = write(failure_states.unmark_failure, alone=True)
+    list_failure_marks = read(failure_states.list_failure_marks, snapshot=True)
+    list_unknown_failures = read(failure_states.list_unknown_failures, snapshot=True)
+    is_day_reported = read(failure_states.is_day_reported)
+    claim_daily_summary = write(failure_states.claim_daily_summary, repeatable=False)
     find_fingerprints = read(fingerprints.find_fingerprints)
 
     async def add_fingerprints(self, limit: int = 500) -> int:

@@ -9,6 +9,7 @@ from tidegate.domain.spec import Priority
 from tidegate.policy.backlog import UnservedReason
 from tidegate.policy.surge import Window
 from tidegate.policy.work import Work
+from tidegate.store.failure_rows import FailureMark, MarkKind, UnknownFailureRow
 from tidegate.store.history_rows import (
     DeathCountRow,
     FailureGroupRow,
@@ -182,8 +183,61 @@ class Statistics(Protocol):
                 hour, and older than 35 days by the day.
         """
 
-    async def list_failure_groups(self, which: HistoryRange, *, limit: int = 50) -> list[FailureGroupRow]:
-        """Return the deaths by fingerprint, the most first."""
+    async def list_failure_groups(
+        self,
+        which: HistoryRange,
+        *,
+        limit: int = 50,
+        error_class: str | None = None,
+        fingerprint: str | None = None,
+        tenant: str | None = None,
+    ) -> list[FailureGroupRow]:
+        """Return the deaths by fingerprint, the most first.
+
+        Deaths are not counted by tenant: with one, its tasks that are still dead are grouped.
+        """
+
+    async def mark_failure(
+        self,
+        fingerprint: str,
+        kind: MarkKind,
+        *,
+        by: str,
+        note: str = "",
+        seconds: float | None = None,
+    ) -> None:
+        """Mark a group of failures, in place of an earlier mark. A group is not both resolved and muted.
+
+        Args:
+            fingerprint: The group.
+            kind: What is said of it.
+            by: Who says it.
+            note: Why.
+            seconds: How long the mark holds; None: for good.
+        """
+
+    async def unmark_failure(self, fingerprint: str, kinds: Sequence[MarkKind]) -> bool:
+        """Remove marks of a group; return whether there was one."""
+
+    async def list_failure_marks(self, fingerprint: str | None = None) -> list[FailureMark]:
+        """Return all marks, or those of one group, each with the last death of its group."""
+
+    async def list_unknown_failures(
+        self, since: float, until: float, *, function: str | None = None
+    ) -> list[UnknownFailureRow]:
+        """Return the attempts that ended without a rule for their failure, by fingerprint, the most first.
+
+        Attempts of all tasks that are stored count, also of those that succeeded later.
+        """
+
+    async def is_day_reported(self, day: str) -> bool:
+        """Return whether the daily summary of a day was reported."""
+
+    async def claim_daily_summary(self, day: str, *, keep_from: str) -> bool:
+        """Record that this process reports a day; return whether no other one has.
+
+        Days before `keep_from` are forgotten.
+        """
 
     async def counted_since(self) -> int | None:
         """Return the first minute since the epoch that has counters; None if there are none."""

@@ -14,8 +14,6 @@ from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.history_schemas import (
     DeathCountOut,
     DeathCountsOut,
-    FailureGroupOut,
-    FailureGroupsOut,
     StatisticsOut,
     StatisticsRowOut,
     SurgesOut,
@@ -103,24 +101,3 @@ def _add_death_routes(api: ProtectedRouter, context: ApiContext) -> None:
             limit=min(limit, context.settings.page_limit),
         )
         return json_response(msgspec.convert({"surges": [surge_fields(each) for each in found]}, SurgesOut))
-
-    @api.route(
-        "GET",
-        "/api/v1/dead-letters/groups",
-        AccessRule(READERS, all_tenants=True),
-        responses={200: ResponseSpec("Groups", FailureGroupsOut)},
-    )
-    async def list_failure_groups(
-        request: Request,
-        since: Moment = history.DEFAULT_SINCE,
-        until: Moment | None = None,
-        queue: Text = None,
-        function: Text = None,
-        reason: Text = None,
-        limit: Limit = 50,
-    ) -> Response:
-        """Return the deaths grouped by fingerprint: error class, message and own frame. The most first."""
-        filters = DeathFilters(since=since, until=until, queue=queue, function=function, reason=reason)
-        limit = min(limit, context.settings.page_limit)
-        found = await history.list_failure_groups(await context.store(), filters, limit=limit)
-        return json_response(FailureGroupsOut([FailureGroupOut(**fields_of(row)) for row in found]))

@@ -194,3 +194,28 @@ WHERE ctid = ANY (ARRAY (
 DELETE FROM /*schema*/failure_group AS g
 WHERE NOT EXISTS (SELECT 1 FROM /*schema*/death_day AS d WHERE d.fingerprint = g.fingerprint)
     AND NOT EXISTS (SELECT 1 FROM /*schema*/death AS d WHERE d.fingerprint = g.fingerprint)
+    AND NOT EXISTS (
+        SELECT 1 FROM /*schema*/attempt AS a WHERE a.fingerprint = g.fingerprint AND a.verdict = 'unknown'
+    )
+
+-- name: groups_of_tenant
+-- A tenant's dead letters by fingerprint, queue, function and reason, with the one that was enqueued last.
+-- 1 moment from which they died, 2 moment before which, 3 tenant, 4 queue or NULL, 5 function or NULL, 6 reason or NULL
+SELECT
+    fingerprint, queue, function, reason, count(*)::bigint, min(failed_at), max(failed_at),
+    max(task_id::text)::uuid
+FROM /*schema*/dead
+WHERE fingerprint IS NOT NULL
+    AND failed_at >= $1::float8
+    AND failed_at < $2::float8
+    AND tenant = $3::text
+    AND ($4::text IS NULL OR queue = $4)
+    AND ($5::text IS NULL OR function = $5)
+    AND ($6::text IS NULL OR reason = $6)
+GROUP BY fingerprint, queue, function, reason
+
+-- name: of_class
+-- 1 error class
+SELECT fingerprint
+FROM /*schema*/failure_group
+WHERE error_class = $1

@@ -209,3 +209,28 @@ WHERE (minute, queue, function, upstream, reason, fingerprint) IN (
 DELETE FROM failure_group
 WHERE fingerprint NOT IN (SELECT fingerprint FROM death_day)
     AND fingerprint NOT IN (SELECT fingerprint FROM death)
+    AND NOT EXISTS (
+        SELECT 1 FROM attempt AS a WHERE a.fingerprint = failure_group.fingerprint AND a.verdict = 'unknown'
+    )
+
+-- name: groups_of_tenant
+-- A tenant's dead letters by fingerprint, queue, function and reason, with the one that was enqueued last.
+-- 1 moment from which they died, 2 moment before which, 3 tenant, 4 queue or NULL, 5 function or NULL, 6 reason or NULL
+SELECT
+    fingerprint, queue, function, reason, count(*), min(failed_at), max(failed_at),
+    max(task_id)
+FROM dead
+WHERE fingerprint IS NOT NULL
+    AND failed_at >= ?1
+    AND failed_at < ?2
+    AND tenant = ?3
+    AND (?4 IS NULL OR queue = ?4)
+    AND (?5 IS NULL OR function = ?5)
+    AND (?6 IS NULL OR reason = ?6)
+GROUP BY fingerprint, queue, function, reason
+
+-- name: of_class
+-- 1 error class
+SELECT fingerprint
+FROM failure_group
+WHERE error_class = ?1

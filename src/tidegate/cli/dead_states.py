@@ -1,0 +1,72 @@
+"""`tidegate dead resolve`, `dead mute` and `dead reopen`: the states of groups of failures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from tidegate.cli.common import StoreLocation, location_options, opened_store, run
+from tidegate.cli.output import print_message
+from tidegate.operations import failure_groups
+from tidegate.operations.pauses import current_user
+
+_WHO = "command line"
+_note_option = click.option("--note", default="", metavar="TEXT", help="Why, for the next person.")
+_fingerprints = click.argument("fingerprints", metavar="FINGERPRINT...", nargs=-1, required=True)
+
+
+@click.command("resolve")
+@_fingerprints
+@_note_option
+@location_options
+def resolve_command(fingerprints: Sequence[str], note: str, location: StoreLocation) -> None:
+    """Mark groups of failures as resolved. A group opens again when a task dies of it afterwards.
+
+    FINGERPRINT, or its first digits, is what `tidegate dead groups` shows. The dead letters stay:
+    `tidegate dead redrive --fingerprint FINGERPRINT` sends them back.
+    """
+
+    async def resolve() -> None:
+        async with opened_store(location) as store:
+            for each in fingerprints:
+                found = await failure_groups.resolve(store, each, by=current_user(_WHO), note=note)
+                print_message(f"{found}: resolved")
+
+    run(resolve())
+
+
+@click.command("mute")
+@_fingerprints
+@click.option("--for", "duration", metavar="DURATION", help="Open it again after this time (8h, 7d).")
+@_note_option
+@location_options
+def mute_command(
+    fingerprints: Sequence[str], duration: str | None, note: str, location: StoreLocation
+) -> None:
+    """Mute groups of failures, for good or for a time. Their deaths are counted, and nobody is alerted."""
+
+    async def mute() -> None:
+        async with opened_store(location) as store:
+            for each in fingerprints:
+                found = await failure_groups.mute(
+                    store, each, by=current_user(_WHO), note=note, duration=duration
+                )
+                print_message(f"{found}: muted" + (f" for {duration}" if duration else ""))
+
+    run(mute())
+
+
+@click.command("reopen")
+@_fingerprints
+@location_options
+def reopen_command(fingerprints: Sequence[str], location: StoreLocation) -> None:
+    """Open groups of failures that were resolved or muted."""
+
+    async def reopen() -> None:
+        async with opened_store(location) as store:
+            for each in fingerprints:
+                done = await failure_groups.reopen(store, each)
+                print_message(f"{each}: {'open' if done else 'it was open'}")
+
+    run(reopen())

@@ -1,0 +1,30 @@
+"""The state of a group of failures: open, resolved or muted. It follows from a mark and from the last death.
+
+Nothing is written when a task dies: a group that was resolved is open again because its last death came after
+that.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class FailureState(StrEnum):
+    """What people have done about the deaths with one fingerprint."""
+
+    OPEN = "open"
+    RESOLVED = "resolved"
+    """A person has said so, and no task has died of it since."""
+    MUTED = "muted"
+    """Its deaths are counted, and nobody is alerted."""
+
+
+def resolved_state(marked_at: float, last_death_at: float | None) -> FailureState:
+    """Return the state of a group that was resolved at a moment."""
+    returned = last_death_at is not None and last_death_at > marked_at
+    return FailureState.OPEN if returned else FailureState.RESOLVED
+
+
+def muted_state(until_at: float | None, now: float) -> FailureState:
+    """Return the state of a group that was muted until a moment; None: for good."""
+    return FailureState.MUTED if until_at is None or now < until_at else FailureState.OPEN

@@ -1,0 +1,36 @@
+-- failure_marks: what people said of groups of failures, by fingerprint.
+
+-- name: clear
+-- 1 fingerprint, 2 kinds as a JSON array
+DELETE FROM /*schema*/failure_mark
+WHERE fingerprint = $1
+    AND kind IN (SELECT value FROM jsonb_array_elements_text($2::jsonb) AS value)
+
+-- name: mark
+-- 1 fingerprint, 2 kind, 3 at, 4 by whom, 5 note, 6 seconds until it ends or NULL
+INSERT INTO /*schema*/failure_mark AS m (fingerprint, kind, marked_at, marked_by, note, until_at)
+SELECT $1::text, $2::text, clock.now, $4::text, $5::text, clock.now + $6::float8
+FROM (SELECT /*schema*/moment($3) AS now) AS clock
+ON CONFLICT (fingerprint, kind) DO UPDATE
+SET
+    marked_at = excluded.marked_at,
+    marked_by = excluded.marked_by,
+    note = excluded.note,
+    until_at = excluded.until_at
+
+-- name: marks
+-- With the last death of each group that is counted by the day.
+-- 1 fingerprint or NULL
+SELECT
+    m.fingerprint, m.kind, m.marked_at, m.marked_by, m.note, m.until_at,
+    (SELECT max(d.last_at) FROM /*schema*/death_day AS d WHERE d.fingerprint = m.fingerprint)
+FROM /*schema*/failure_mark AS m
+WHERE ($1::text IS NULL OR m.fingerprint = $1)
+ORDER BY m.fingerprint, m.kind
+
+-- name: latest
+-- The last deaths that are not counted by the day yet.
+SELECT fingerprint, max(last_at)
+FROM /*schema*/death
+WHERE span = 0
+GROUP BY fingerprint
