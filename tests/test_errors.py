@@ -18,6 +18,7 @@ import pytest
 import tidegate
 from support import all_final, make_app
 from tidegate import (
+    ArchiveError,
     ArgumentsError,
     ConfigError,
     DataRemovedError,
@@ -46,6 +47,7 @@ from tidegate import (
 )
 from tidegate.domain.retention import Data
 from tidegate.internals import core_of
+from tidegate.store.archive import Archive
 from tidegate.store.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -103,6 +105,13 @@ async def get_a_removed_result(app: Tidegate) -> None:
         await all_final(app, [handle.id])
     await (await core_of(app).opened_store()).delete_task_parts([handle.id], [Data.RESULTS])
     await handle.result(5)
+
+
+async def read_a_damaged_archive(app: Tidegate) -> None:
+    folder = database_of(app).parent / "old"
+    (folder / "2027-01-15").mkdir(parents=True)
+    (folder / "2027-01-15" / "tasks.ndjson.gz").write_bytes(b"no archive")
+    list(Archive(folder).rows())
 
 
 async def read_stream_of_no_task(app: Tidegate) -> None:
@@ -246,6 +255,7 @@ CASES: dict[str, Case] = {
     ),
     "a task that is not dead": (get_a_live_dead_letter, WrongStateError, {"state": "ready"}),
     "a result that is kept no longer": (get_a_removed_result, DataRemovedError, {"data": "results"}),
+    "a damaged archive": (read_a_damaged_archive, ArchiveError, {}),
     "a URL of no database": (
         lambda app: call(lambda: Tidegate("sqlite:///")),
         ConfigError,
@@ -358,6 +368,7 @@ def test_a_value_that_cannot_be_pickled_is_text_in_another_process(app: Tidegate
 # --- the code --------------------------------------------------------------------------------------------
 
 REQUIRED = {
+    "ArchiveError": {"place"},
     "DataRemovedError": {"task_id", "data"},
     "OptionError": {"option"},
     "ResultTimeoutError": {"task_id", "seconds"},

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tidegate.domain.trace import TraceContext
     from tidegate.domain.usage import Usage, UsageTotals
     from tidegate.errors import (
+        ArchiveError,
         ArgumentsError,
         CallTooLargeError,
         ConfigError,
@@ -118,6 +119,7 @@ __all__ = [
     "NO_LIMIT",
     "ActionStatus",
     "Admin",
+    "ArchiveError",
     "ArchiveFormat",
     "ArgumentsError",
     "CallArguments",
@@ -265,6 +267,7 @@ _HOMES = {
     "NO_LIMIT": "tidegate.domain.spec",
     "ActionStatus": "tidegate.store.rows",
     "Admin": "tidegate.admin",
+    "ArchiveError": "tidegate.errors",
     "ArchiveFormat": "tidegate.domain.retention",
     "ArgumentsError": "tidegate.errors",
     "CallArguments": "tidegate.configured",

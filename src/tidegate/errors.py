@@ -17,6 +17,7 @@
     │   └── SchemaError            the database's schema is older or too new
     ├── StoreError                 try again
     │   ├── StoreUnavailableError  the store cannot be reached, is full, or was lost
+    │   ├── ArchiveError           the archive cannot be written or read; nothing was removed
     │   └── StoreBusyError         another process locked the store for too long; nothing was written
     ├── UpstreamError              a call to an outside service was refused
     │   ├── UpstreamParkedError    its gate is closed for now
@@ -269,6 +270,15 @@ class StoreBusyError(StoreError):
     code = "TG302"
     seconds: float | None = None
     """Seconds that the caller waited for the lock; None if unknown."""
+
+
+class ArchiveError(StoreError):
+    """The archive of removed rows cannot be written or read. What it should have taken stays in the store.
+
+    `place` is its folder.
+    """
+
+    code = "TG303"
 
 
 class ResultTimeoutError(TidegateError, TimeoutError):

@@ -9,6 +9,7 @@ import click
 from tidegate.cli.common import StoreLocation, json_option, location_options, opened_store, run
 from tidegate.cli.db_move import move_command
 from tidegate.cli.db_restore import restore_command
+from tidegate.cli.db_retention import archive_command, retention_command
 from tidegate.cli.db_size import size_command
 from tidegate.cli.error_report import FAILED
 from tidegate.cli.output import print_json, print_message
@@ -28,6 +29,8 @@ def command() -> None:
 command.add_command(move_command)
 command.add_command(restore_command)
 command.add_command(size_command)
+command.add_command(retention_command)
+command.add_command(archive_command)
 
 
 @command.command("upgrade")

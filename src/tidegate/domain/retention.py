@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.domain.readers import (
     Seconds,
@@ -39,6 +39,16 @@ class Data(StrEnum):
 
 PARTS = (Data.PAYLOADS, Data.RESULTS, Data.CHUNKS, Data.HISTORY)
 """Data that may be removed earlier than its task."""
+
+
+class Rule(NamedTuple):
+    """A setting of retention."""
+
+    name: str
+    """Its key: `finished`, `results`…"""
+    queue: str
+    """The queue it is for; empty for all queues."""
+    seconds: float
 
 
 class FinalTable(StrEnum):
@@ -184,11 +194,15 @@ class Retention:
 
 def task_seconds(retention: Retention, state: State, queue: str, *, is_redriven: bool) -> float:
     """Return how long a final task is kept."""
-    if state is State.DEAD:
-        names = ["dead"]
-    else:
-        names = [*(["redriven"] if is_redriven else []), str(state), "finished"]
-    return _first(retention, queue, names)
+    names = _names(state, is_redriven=is_redriven)
+    return _rule(retention, queue, names).seconds
+
+
+def rule_of(retention: Retention, data: Data, state: State, queue: str, *, is_redriven: bool) -> Rule:
+    """Return the rule that decides how long this data of a final task is kept."""
+    if data is not Data.TASKS:
+        return _rule(retention, queue, [str(data)])
+    return _rule(retention, queue, _names(state, is_redriven=is_redriven))
 
 
 def due_data(
@@ -199,7 +213,7 @@ def due_data(
         return frozenset((Data.TASKS,))
     if state is State.DEAD:
         return frozenset()
-    return frozenset(part for part in PARTS if age_seconds > _first(retention, queue, [str(part)]))
+    return frozenset(part for part in PARTS if age_seconds > _rule(retention, queue, [str(part)]).seconds)
 
 
 def ages_of(retention: Retention, table: FinalTable) -> tuple[float, ...]:
@@ -209,15 +223,34 @@ def ages_of(retention: Retention, table: FinalTable) -> tuple[float, ...]:
     return tuple(sorted(age for age in found if age is not None and age != math.inf))
 
 
-def _first(retention: Retention, queue: str, names: list[str]) -> float:
+def rules_set(retention: Retention) -> list[Rule]:
+    """Return every rule that is set: those for all queues, then those of single queues."""
+    scopes = [("", retention), *retention.queues.items()]
+    return [
+        Rule(name, queue, value)
+        for queue, rules in scopes
+        for name in RULES
+        if (value := getattr(rules, name)) is not None
+    ]
+
+
+def _names(state: State, *, is_redriven: bool) -> list[str]:
+    """Return the rules that may decide about a task, the most special first."""
+    if state is State.DEAD:
+        return ["dead"]
+    return [*(["redriven"] if is_redriven else []), str(state), "finished"]
+
+
+def _rule(retention: Retention, queue: str, names: list[str]) -> Rule:
     """Return the first of these rules that is set, for the queue before all queues; infinity if none is."""
     own = retention.queues.get(queue)
-    for rules in (retention,) if own is None else (own, retention):
+    scopes = [("", retention)] if own is None else [(queue, own), ("", retention)]
+    for scope, rules in scopes:
         for name in names:
             value: float | None = getattr(rules, name)
             if value is not None:
-                return value
-    return math.inf
+                return Rule(name, scope, value)
+    return Rule(names[-1], "", math.inf)
 
 
 def retention_option(retention: Retention) -> Retention:

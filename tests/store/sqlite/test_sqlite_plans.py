@@ -117,7 +117,7 @@ async def test_batches_by_id_search_and_never_scan(
 async def test_statements_for_each_table_of_task_data_search_and_never_scan(
     full: SqliteStore, table: TaskTable
 ) -> None:
-    marked = {"has_unmarked_part", "mark_part"}
+    marked = {"with_unmarked_part", "mark_part"}
     for name, statement in load("task_tables").items():
         if table.is_marked or name not in marked:
             steps = await plan(full, statement_for(table, statement), SOME)

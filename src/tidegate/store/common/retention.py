@@ -46,14 +46,16 @@ async def export_tasks(db: Session, task_ids: Sequence[str], data: Collection[Da
     return rows
 
 
-async def has_parts(db: Session, task_ids: Sequence[str], parts: Collection[Data]) -> bool:
-    """Return whether any of these tasks is finished and has any of these parts."""
-    stored = db.array([db.id(task_id) for task_id in task_ids])
-    for table in tables_of(parts):
-        name = "has_unmarked_part" if table.is_marked else "has_part"
-        if await db.value(_statement(db, table, name), stored) is not None:
-            return True
-    return False
+async def list_tasks_with_parts(
+    db: Session, task_ids: Sequence[str], parts: Collection[Data]
+) -> frozenset[str]:
+    """Return those of these tasks that are finished and have any of these parts."""
+    stored = [found for task_id in task_ids if (found := db.id(task_id)) is not None]
+    holders: set[str] = set()
+    for table in tables_of(parts) if stored else ():
+        name = "with_unmarked_part" if table.is_marked else "with_part"
+        holders |= {db.text(task) for task in await db.column(_statement(db, table, name), db.array(stored))}
+    return frozenset(holders)
 
 
 async def delete_task_parts(db: Session, task_ids: Sequence[str], parts: Collection[Data]) -> int:

@@ -154,6 +154,7 @@ class CommonStore(Store):
     # --- retention ---
 
     list_final_tasks = read(retention.list_final_tasks)
+    list_tasks_with_parts = read(retention.list_tasks_with_parts, snapshot=True)
     export_tasks = read(retention.export_tasks, snapshot=True)
 
     # --- schedules ---

@@ -24,6 +24,9 @@ class Retention(Protocol):
             limit: Most tasks to return.
         """
 
+    async def list_tasks_with_parts(self, task_ids: Sequence[str], parts: Collection[Data]) -> frozenset[str]:
+        """Return those of these tasks that are finished and still have any of these parts."""
+
     async def export_tasks(self, task_ids: Sequence[str], data: Collection[Data]) -> list[ExportedRow]:
         """Return all rows of these kinds of data that belong to these tasks, from one snapshot."""
 

@@ -228,7 +228,7 @@ class SqliteStore(CommonStore):
         """Remove parts. If there are none, the write lock is not taken."""
 
         async def has_none(db: Session) -> int | None:
-            return None if await retention.has_parts(db, task_ids, parts) else 0
+            return None if await retention.list_tasks_with_parts(db, task_ids, parts) else 0
 
         return await self._write_on_connection(
             self._on_session(lambda db: retention.delete_task_parts(db, task_ids, parts)),

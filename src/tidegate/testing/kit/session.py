@@ -18,6 +18,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from tidegate._version import __version__
@@ -89,8 +90,9 @@ class WorkSession:
         self._limit_seconds = limit_seconds
         self._sharing = sharing
         self._rng = rng
+        retention = replace(app.retention, archive=None)  # tests leave no files
         self._maintenance = MaintenanceLoop(
-            store, self._timings, app.retention, rng=self._rng, clock=self._clock.monotonic
+            store, self._timings, retention, rng=self._rng, clock=self._clock.monotonic
         )
         self._time = LoopTime(self.loop, self._clock, on_idle=self._on_idle, on_turn=self._on_turn)
         self._engine: Engine | None = None

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
+from pathlib import Path
 
 from tidegate.domain.retention import Data, FinalTable, Retention, ages_of, due_data
+from tidegate.errors import ArchiveError, ConfigError
+from tidegate.store.archive import Archive
+from tidegate.store.archive.lines import NewRow
 from tidegate.store.protocol import Store
-from tidegate.store.retention_rows import FinalPosition, FinalTask
+from tidegate.store.retention_rows import ExportedRow, FinalPosition, FinalTask
+from tidegate.store.task_tables import TASK_TABLES
+
+log = logging.getLogger("tidegate.maintenance")
 
 BATCH_TASKS = 250
 """Tasks read and removed at once. On SQLite a removal holds the write lock for some ten milliseconds."""
+ARCHIVED_TASKS = 100
+"""Tasks whose rows are in memory at once while they are archived."""
 REREAD_SECONDS = 3_600.0
 """Time after which all final tasks are read again, for tasks that `db move` brought here."""
 
@@ -36,6 +49,9 @@ class RetentionSweep:
         clock: Callable[[], float],
         batch: int = BATCH_TASKS,
     ) -> None:
+        self._archive = (
+            None if retention.archive is None else Archive(Path(retention.archive), retention.archive_format)
+        )
         self._store = store
         self._retention = retention
         self._clock = clock
@@ -47,7 +63,17 @@ class RetentionSweep:
         """Whether some tasks could not be removed, because another process had locked them."""
 
     async def run_once(self) -> int | None:
-        """Remove one batch; return how many rows or tasks it removed, or None if nothing is due any more."""
+        """Remove one batch; return how many rows or tasks it removed, or None if nothing is due any more.
+
+        If the archive cannot be written, nothing is removed, and None is returned.
+        """
+        try:
+            return await self._run_once()
+        except (ArchiveError, ConfigError) as error:
+            log.error("retention removes nothing: %s", error)
+            return None
+
+    async def _run_once(self) -> int | None:
         if self._clock() - self._began_at > REREAD_SECONDS:
             self._restart()
         for table in FinalTable:
@@ -57,6 +83,9 @@ class RetentionSweep:
                     return removed
         if self._must_reread:
             self._restart()
+        if self._archive is not None:
+            today = datetime.fromtimestamp(await self._store.now(), UTC).date()
+            await asyncio.to_thread(self._archive.join, today)
         return None
 
     def _restart(self) -> None:
@@ -88,12 +117,39 @@ class RetentionSweep:
         removed = 0
         for data, group in groupby(sorted(due, key=lambda each: each[0]), key=lambda each: each[0]):
             tasks = [task for _, task in group]
-            ids = [task.task_id for task in tasks]
-            if Data.TASKS in data:
-                until_at = max(task.at for task in tasks)
-                gone = await self._store.delete_final_tasks(table, ids, until_at=until_at)
-                self._must_reread |= len(gone) < len(ids)
-                removed += len(gone)
-            else:
-                removed += await self._store.delete_task_parts(ids, data)
+            for start in range(0, len(tasks), ARCHIVED_TASKS if self._archive else len(tasks)):
+                some = tasks[start : start + ARCHIVED_TASKS] if self._archive else tasks
+                removed += await self._archive_and_delete(table, data, some)
         return removed
+
+    async def _archive_and_delete(
+        self, table: FinalTable, data: tuple[Data, ...], tasks: Sequence[FinalTask]
+    ) -> int:
+        """Delete tasks or parts of them, after writing them to the archive; return how much was deleted."""
+        if self._archive is None:
+            return await self._delete(table, data, tasks)
+        with contextlib.ExitStack() as stack:
+            # Another process may rewrite the archive meanwhile, so the wait must not block the loop.
+            await asyncio.to_thread(stack.enter_context, self._archive.writing())
+            rows = await self._store.export_tasks([task.task_id for task in tasks], data)
+            if rows:
+                await asyncio.to_thread(self._archive.write, _by_data(rows, tasks), await self._store.now())
+            return await self._delete(table, data, tasks)
+
+    async def _delete(self, table: FinalTable, data: tuple[Data, ...], tasks: Sequence[FinalTask]) -> int:
+        ids = [task.task_id for task in tasks]
+        if Data.TASKS not in data:
+            return await self._store.delete_task_parts(ids, data)
+        gone = await self._store.delete_final_tasks(table, ids, until_at=max(task.at for task in tasks))
+        self._must_reread |= len(gone) < len(ids)
+        return len(gone)
+
+
+def _by_data(rows: Sequence[ExportedRow], tasks: Sequence[FinalTask]) -> dict[Data, list[NewRow]]:
+    """Return exported rows by their kind of data, each with its tenant."""
+    tenants = {task.task_id: task.tenant for task in tasks}
+    kinds = {table.name: table.data for table in TASK_TABLES}
+    found: dict[Data, list[NewRow]] = {}
+    for row in rows:
+        found.setdefault(kinds[row.table], []).append(NewRow(tenants[row.task_id], row))
+    return found

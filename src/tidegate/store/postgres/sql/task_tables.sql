@@ -13,14 +13,13 @@ WHERE task_key = ANY ($1::uuid[])
 DELETE FROM /*schema*/task_table
 WHERE task_key = ANY ($1::uuid[])
 
--- name: has_part
--- Whether any of these finished tasks has a row.
+-- name: with_part
+-- Those of these tasks that are finished and have a row.
 -- 1 ids
-SELECT 1
+SELECT DISTINCT p.task_key
 FROM /*schema*/task_table AS p
 WHERE p.task_key = ANY ($1::uuid[])
     AND EXISTS (SELECT 1 FROM /*schema*/archive AS a WHERE a.task_id = p.task_key)
-LIMIT 1
 
 -- name: delete_part
 -- The rows of those of these tasks that are finished.
@@ -29,15 +28,14 @@ DELETE FROM /*schema*/task_table AS p
 WHERE p.task_key = ANY ($1::uuid[])
     AND EXISTS (SELECT 1 FROM /*schema*/archive AS a WHERE a.task_id = p.task_key)
 
--- name: has_unmarked_part
--- The same as `has_part`, for a table whose rows stay and are marked as removed.
+-- name: with_unmarked_part
+-- The same as `with_part`, for a table whose rows stay and are marked as removed.
 -- 1 ids
-SELECT 1
+SELECT DISTINCT p.task_key
 FROM /*schema*/task_table AS p
 WHERE p.task_key = ANY ($1::uuid[])
     AND p.codec_tag <> 'removed'
     AND EXISTS (SELECT 1 FROM /*schema*/archive AS a WHERE a.task_id = p.task_key)
-LIMIT 1
 
 -- name: mark_part
 -- The same as `delete_part`, for a table whose rows stay and are marked as removed.
