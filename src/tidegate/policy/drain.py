@@ -103,12 +103,6 @@ class DrainLimit:
     max_at_once: int | None = None
     """How many runs may be in flight; None for any number."""
 
-    def covers(self, channel: DrainChannel) -> bool:
-        """Return whether tasks of this channel must pass the gate."""
-        if self.upstream:
-            return channel.upstream == self.upstream
-        return channel.function == self.function
-
 
 @dataclass(frozen=True, slots=True)
 class DrainWorker:

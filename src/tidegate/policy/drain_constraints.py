@@ -1,4 +1,4 @@
-"""What may hold a queue up: each *constraint* says how fast it lets a group of tasks go.
+"""What may hold queues up: each *constraint* says how fast it lets groups of tasks go.
 
 `CONSTRAINTS` is the list of them: a limit on tokens or money is one more function there.
 """
@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tidegate.domain.text import counted, format_duration
 from tidegate.policy.drain import DrainChannel, DrainLimit, DrainWork, DrainWorker
@@ -19,6 +20,7 @@ class Bound:
 
     constraint: str
     channels: Collection[DrainChannel]
+    """The tasks that share the constraint. It holds up the queues that have runnable ones among them."""
     load: float
     """What the tasks need in all."""
     capacity: float
@@ -45,54 +47,64 @@ class Bound:
         return 60.0 * (self.arriving - self.capacity) / self.per_task
 
 
-Constraint = Callable[[DrainWork, Sequence[DrainChannel], str], Iterable[Bound]]
-"""Takes the work, the channels that are at least as urgent as those of a queue, and the queue. Returns how
-fast the constraint lets them go; nothing if it does not apply or too little is known."""
+Constraint = Callable[[DrainWork, Sequence[DrainChannel]], Iterable[Bound]]
+"""Takes the work, and the channels that share it: those that are at least as urgent as the tasks in question.
+Returns how fast the constraint lets groups of them go; nothing for groups of which too little is known."""
 
 
-def slots_of_workers(work: DrainWork, ahead: Sequence[DrainChannel], queue: str) -> Iterator[Bound]:
-    """Bound by the slots of the workers that serve the queue, and of all that share work with them."""
-    serving = [worker for worker in work.workers if worker.serves(queue)]
-    own = [channel for channel in ahead if channel.queue == queue]
-    if not serving:
-        return
-    yield from _slots(own, sum(worker.slots for worker in serving), f"for {queue}")
-    queues, workers = _connected(work, ahead, queue)
-    if len(queues) > 1:
-        shared = [channel for channel in ahead if channel.queue in queues]
-        slots = sum(worker.slots for worker in workers)
-        yield from _slots(shared, slots, f"for {queue} and {counted(len(queues) - 1, 'other queue')}")
+def slots_of_workers(work: DrainWork, channels: Sequence[DrainChannel]) -> Iterator[Bound]:
+    """Bound each queue by the slots of its workers, and the queues that share workers by all their slots."""
+    by_queue = _by(channels, lambda channel: channel.queue)
+    slots = _slots_by_queues(work.workers)
+    for queue, own in by_queue.items():
+        mine = sum(number for queues, number in slots.items() if DrainWorker(queues, number).serves(queue))
+        yield from _slots(own, mine, f"for {queue}")
+    for queues, number in _sharing(slots, by_queue):
+        if len(queues) > 1:
+            shared = [channel for queue in queues for channel in by_queue[queue]]
+            yield from _slots(shared, number, f"for {counted(len(queues), 'queue')}")
 
 
 def _slots(channels: Sequence[DrainChannel], slots: int, which: str) -> Iterator[Bound]:
     tasks = sum(channel.runnable for channel in channels)
-    if slots <= 0 or any(channel.runnable and channel.run_seconds is None for channel in channels):
+    if slots <= 0 or not tasks:
+        return
+    if any(channel.runnable and channel.run_seconds is None for channel in channels):
         return
     load = sum(channel.work for channel in channels)
-    mean = sum(channel.runnable * channel.slot_seconds for channel in channels) / max(1, tasks)
+    mean = sum(channel.runnable * channel.slot_seconds for channel in channels) / tasks
     last_round = (math.ceil(tasks / slots) - tasks / slots) * mean
     text = f"{counted(slots, 'slot')} {which}, a task takes {format_duration(mean)}"
     arriving = sum(channel.arrivals * channel.slot_seconds for channel in channels)
     yield Bound("slots", channels, load, slots, arriving, max(mean, 1e-9), text, last_round)
 
 
-def _connected(
-    work: DrainWork, channels: Sequence[DrainChannel], queue: str
-) -> tuple[set[str], list[DrainWorker]]:
-    """Return the queues that share workers with a queue, directly or through others, and these workers."""
-    names = {channel.queue for channel in channels if channel.runnable or channel.arrivals} | {queue}
-    found, workers = {queue}, list[DrainWorker]()
-    rest = list(work.workers)
-    while joined := [worker for worker in rest if any(worker.serves(name) for name in found)]:
-        rest = [worker for worker in rest if worker not in joined]
-        workers += joined
-        found |= {name for name in names if any(worker.serves(name) for worker in joined)}
-    return found, workers
+def _slots_by_queues(workers: Sequence[DrainWorker]) -> Mapping[frozenset[str], int]:
+    """Return the slots of all workers that serve the same queues."""
+    found: dict[frozenset[str], int] = defaultdict(int)
+    for worker in workers:
+        found[frozenset(worker.queues)] += worker.slots
+    return found
 
 
-def rate_of_limits(work: DrainWork, ahead: Sequence[DrainChannel], queue: str) -> Iterator[Bound]:
-    """Bound by the requests that the upstreams and functions of the queue allow."""
-    for limit, covered in _limits_of(work, ahead, queue):
+def _sharing(slots: Mapping[frozenset[str], int], queues: Collection[str]) -> Iterator[tuple[list[str], int]]:
+    """Yield groups of queues that share workers, directly or through others, with all slots of these."""
+    groups: list[tuple[set[str], int]] = []
+    for served, number in slots.items():
+        worker = DrainWorker(served, number)
+        joined, total = {queue for queue in queues if worker.serves(queue)}, number
+        for other in [group for group in groups if group[0] & joined]:
+            groups.remove(other)
+            joined |= other[0]
+            total += other[1]
+        groups.append((joined, total))
+    for names, total in groups:
+        yield sorted(names), total
+
+
+def rate_of_limits(work: DrainWork, channels: Sequence[DrainChannel]) -> Iterator[Bound]:
+    """Bound the tasks of each upstream and limited function by the requests that it allows."""
+    for limit, covered in _limits(work, channels):
         rate = limit.starts_per_second
         if rate is None:
             continue
@@ -100,49 +112,43 @@ def rate_of_limits(work: DrainWork, ahead: Sequence[DrainChannel], queue: str) -
         calls = sum(channel.runnable * channel.runs_per_task for channel in covered)
         arriving = sum(channel.arrivals * channel.runs_per_task for channel in covered)
         until_last = limit.start_seconds(math.ceil(calls)) if limit.start_seconds else calls / rate
-        last_run = max((channel.run_seconds or 0.0 for channel in covered if channel.runnable), default=0.0)
+        last_run = max(channel.run_seconds or 0.0 for channel in covered if channel.runnable)
         text = f"{limit.name} lets {per_minute(rate)} start"
-        yield Bound(
-            "requests",
-            covered,
-            until_last * rate,
-            rate,
-            arriving,
-            calls / max(1, tasks) or 1.0,
-            text,
-            last_run,
-        )
+        yield Bound("requests", covered, until_last * rate, rate, arriving, calls / tasks, text, last_run)
 
 
-def calls_at_once(work: DrainWork, ahead: Sequence[DrainChannel], queue: str) -> Iterator[Bound]:
-    """Bound by the calls that the upstreams of the queue allow at once."""
-    for limit, covered in _limits_of(work, ahead, queue):
-        most = limit.max_at_once
-        if most is None:
+def calls_at_once(work: DrainWork, channels: Sequence[DrainChannel]) -> Iterator[Bound]:
+    """Bound the tasks of each upstream by the calls that it allows at once."""
+    for limit, covered in _limits(work, channels):
+        if (most := limit.max_at_once) is None:
             continue
         for bound in _slots(covered, most, ""):
             mean = format_duration(bound.per_task)
             text = f"{limit.name} allows {counted(most, 'call')} at once, a task takes {mean}"
-            yield Bound(
-                "in_flight",
-                covered,
-                bound.load,
-                most,
-                bound.arriving,
-                bound.per_task,
-                text,
-                bound.extra_seconds,
-            )
+            yield replace(bound, constraint="in_flight", text=text)
 
 
-def _limits_of(
-    work: DrainWork, ahead: Sequence[DrainChannel], queue: str
+def _limits(
+    work: DrainWork, channels: Sequence[DrainChannel]
 ) -> Iterator[tuple[DrainLimit, list[DrainChannel]]]:
-    """Yield the limits that tasks of a queue must pass, with all channels ahead that must pass them."""
+    """Yield the limits that runnable tasks must pass, with the channels that must pass them."""
+    by_upstream = _by(channels, lambda channel: channel.upstream)
+    by_function = _by(channels, lambda channel: channel.function)
     for limit in work.limits:
-        covered = [channel for channel in ahead if limit.covers(channel)]
-        if any(channel.queue == queue and channel.runnable for channel in covered):
+        covered = (
+            by_upstream.get(limit.upstream, []) if limit.upstream else by_function.get(limit.function, [])
+        )
+        if any(channel.runnable for channel in covered):
             yield limit, covered
+
+
+def _by(
+    channels: Sequence[DrainChannel], key: Callable[[DrainChannel], str]
+) -> Mapping[str, list[DrainChannel]]:
+    found: dict[str, list[DrainChannel]] = defaultdict(list)
+    for channel in channels:
+        found[key(channel)].append(channel)
+    return found
 
 
 CONSTRAINTS: tuple[Constraint, ...] = (slots_of_workers, rate_of_limits, calls_at_once)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from tidegate.policy.drain import Drain, DrainChannel, DrainKind, DrainWork, QueueHistory
+from tidegate.policy.drain import EMPTY, Drain, DrainChannel, DrainKind, DrainWork, QueueHistory
 from tidegate.policy.drain_constraints import CONSTRAINTS, Bound, per_minute
 
 BUSY_SECONDS = 60.0
@@ -28,13 +29,52 @@ _IGNORED_MINUTES = 2
 
 def estimate_drains(work: DrainWork, histories: Mapping[str, QueueHistory]) -> dict[str, Drain]:
     """Return the estimate of each queue that has an entry in `histories`."""
-    by_queue: dict[str, list[DrainChannel]] = defaultdict(list)
+    runnable: dict[str, list[DrainChannel]] = defaultdict(list)
     for channel in work.channels:
-        by_queue[channel.queue].append(channel)
-    return {
-        queue: _estimate(work, queue, by_queue.get(queue, ()), history)
-        for queue, history in histories.items()
+        if channel.runnable:
+            runnable[channel.queue].append(channel)
+    by_priority = {
+        priority: _Bounds(work, priority)
+        for priority in {_least_urgent(channels) for channels in runnable.values()}
     }
+    found = {}
+    for queue, history in histories.items():
+        if own := runnable.get(queue):
+            found[queue] = _estimate(work, by_priority[_least_urgent(own)], queue, own, history)
+        else:
+            found[queue] = _without_work(history)
+    return found
+
+
+class _Bounds:
+    """What holds up the tasks of one priority, and all that are more urgent.
+
+    Args:
+        work: The work.
+        priority: The priority.
+    """
+
+    def __init__(self, work: DrainWork, priority: int) -> None:
+        channels = [channel for channel in work.channels if channel.priority <= priority]
+        self._by_queue: dict[str, list[Bound]] = defaultdict(list)
+        self._limited: set[int] = set()
+        for bound in (bound for constraint in CONSTRAINTS for bound in constraint(work, channels)):
+            for queue in {channel.queue for channel in bound.channels if channel.runnable}:
+                self._by_queue[queue].append(bound)
+            if bound.constraint != "slots":
+                self._limited.update(map(id, bound.channels))
+
+    def of(self, queue: str) -> list[Bound]:
+        """Return what holds a queue up."""
+        return self._by_queue.get(queue, [])
+
+    def is_limited(self, channel: DrainChannel) -> bool:
+        """Return whether a limit of its upstream or function says how fast a channel goes."""
+        return id(channel) in self._limited
+
+
+def _least_urgent(channels: Sequence[DrainChannel]) -> int:
+    return max(channel.priority for channel in channels)
 
 
 def steady_rate(counts: Sequence[int]) -> float:
@@ -46,19 +86,20 @@ def steady_rate(counts: Sequence[int]) -> float:
     return sum(kept) / (60.0 * len(kept)) if kept else 0.0
 
 
-def _estimate(work: DrainWork, queue: str, channels: Sequence[DrainChannel], history: QueueHistory) -> Drain:
-    own = [channel for channel in channels if channel.runnable]
-    if not own:
-        if history.blocked_by:
-            text = history.left_out[0] if history.left_out else ""
-            return Drain(DrainKind.BLOCKED, None, history.blocked_by, text, None, history.left_out)
-        return Drain(DrainKind.SECONDS, 0.0, left_out=history.left_out)
-    least_urgent = max(channel.priority for channel in own)
-    ahead = [channel for channel in work.channels if channel.priority <= least_urgent]
-    bounds = [bound for constraint in CONSTRAINTS for bound in constraint(work, ahead, queue)]
+def _without_work(history: QueueHistory) -> Drain:
+    if not history.blocked_by:
+        return replace(EMPTY, left_out=history.left_out)
+    text = history.left_out[0] if history.left_out else ""
+    return Drain(DrainKind.BLOCKED, None, history.blocked_by, text, None, history.left_out)
+
+
+def _estimate(
+    work: DrainWork, found: _Bounds, queue: str, own: Sequence[DrainChannel], history: QueueHistory
+) -> Drain:
+    bounds = found.of(queue)
     slowest = max(bounds, key=lambda bound: bound.seconds, default=None)
     has_slots = any(bound.constraint == "slots" for bound in bounds)
-    is_limited = all(any(channel in bound.channels for bound in bounds) for channel in own)
+    is_limited = all(map(found.is_limited, own))
     measured = _measured(work, own, history)
     if history.seconds > 0 and history.done == 0 and _is_stuck(work, own):
         text = "none finished or ran in the last ten minutes"
