@@ -16,12 +16,13 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from benchmarks import redrive_cost
 from benchmarks.harness import log_progress
 from pgserver import postgres_server
 from tidegate.monitor.exposition import expose
@@ -237,6 +238,43 @@ FIGURES: dict[str, tuple[Callable[[Store], Awaitable[None]], float]] = {
 }
 """What is measured, and the most milliseconds it may take."""
 STORES = {"sqlite": sqlite_store, "postgres": postgres_store}
+MOST_REDRIVE_SHARE = 0.10
+
+
+async def measure_redrives(kinds: list[str]) -> list[dict[str, Any]]:
+    """Return what a redrive of many letters costs the tasks that run meanwhile, on each store."""
+    found = []
+    for kind in kinds:
+        log_progress(f"  redriving {redrive_cost.LETTERS:,} letters on {kind}")
+        async with letters_in(kind) as (store, url):
+            for name, share in (await redrive_cost.measure_costs(store, url)).items():
+                found.append({"figure": name, "store": kind, "lost_share": round(share, 3)})
+    return found
+
+
+@asynccontextmanager
+async def letters_in(kind: str) -> AsyncIterator[tuple[Store, str]]:
+    """A store with dead letters to redrive, and its URL."""
+    if kind == "sqlite":
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "queue.db"
+            file = SqliteStore(path)
+            await file.migrate()
+            with closing(apsw.Connection(str(path))) as db:
+                for statement in redrive_cost.statements("sqlite", ""):
+                    db.execute(statement)
+            yield file, f"sqlite:///{path}"
+            await file.close()
+        return
+    with postgres_server() as server:
+        store = PostgresStore(server.url())
+        await store.migrate()
+        with server.connect() as admin:
+            for statement in redrive_cost.statements("postgres", "tidegate."):
+                admin.execute(statement)
+            admin.execute("VACUUM ANALYZE")
+        yield store, server.url()
+        await store.close()
 
 
 async def measure(kinds: list[str]) -> list[dict[str, Any]]:
@@ -266,16 +304,24 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--store", choices=list(STORES), action="append")
+    parser.add_argument("--only-redrives", action="store_true", help="Measure only what redrives cost.")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found = asyncio.run(measure(options.store or list(STORES)))
+    kinds = options.store or list(STORES)
+    found = [] if options.only_redrives else asyncio.run(measure(kinds))
+    redrives = asyncio.run(measure_redrives(kinds))
+    for each in redrives:
+        mark = "ok" if each["lost_share"] <= MOST_REDRIVE_SHARE else "MISSED"
+        line = f"{each['figure']:<20} {each['store']:<9} {each['lost_share']:>8.1%} of running work"
+        print(f"{line}   ≤ {MOST_REDRIVE_SHARE:.0%}  {mark}")
     for each in found:
         mark = "ok" if each["ms"] <= each["goal_ms"] else "MISSED"
         line = f"{each['figure']:<20} {each['store']:<9} {each['ms']:>8.2f} ms (least {each['least_ms']:.2f})"
         print(f"{line}   ≤ {each['goal_ms']:g} ms  {mark}")
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
-    return int(any(each["ms"] > each["goal_ms"] for each in found))
+        options.json.write_text(json.dumps(found + redrives, indent=1) + "\n")
+    is_missed = any(each["ms"] > each["goal_ms"] for each in found)
+    return int(is_missed or any(each["lost_share"] > MOST_REDRIVE_SHARE for each in redrives))
 
 
 if __name__ == "__main__":
