@@ -21,8 +21,8 @@ from tidegate.store.protocol import Store
 
 log = logging.getLogger("tidegate.operations")
 
-PAGE_SIZE = 500
-"""Letters that are chosen or taken back in one transaction."""
+PAGE_SIZE = 100
+"""Letters in one transaction. 500 at a time took a fifth of the rate of other tasks on SQLite."""
 SILENT_PURGE_SECONDS = 60.0
 """A purge that made no progress for this long has lost the process that ran it."""
 

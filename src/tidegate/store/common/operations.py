@@ -40,8 +40,8 @@ LATEST_TRIES = 100
 """First attempts that are read to judge a redrive after its canary."""
 READY_LIMIT = 1_000
 """Ready tasks of a queue are counted up to this."""
-RANK_DELAY_SECONDS = 60.0
-"""Letters of a bulk redrive queue as if they had become ready this much later, behind new tasks."""
+RANK_DELAY_SECONDS = 5.0
+"""Letters of a bulk redrive queue as if they had become ready this much later: a burst of new tasks goes first."""
 
 Redrive = Callable[[Sequence[str], Payloads | None, RedriveTerms], Awaitable[Mapping[str, ActionStatus]]]
 """Moves dead letters to the main queue in the current transaction. Each back end has its own."""
