@@ -299,10 +299,12 @@ def describe_filter(which: TaskFilter | None) -> str:
     """Return a filter for people: `queue=llm reason=quota`."""
     if which is None:
         return "ids"
-    named = {name: getattr(which, name) for name in ("queue", "function", "tenant", "reason", "error_class")}
+    fields = ("queue", "function", "tenant", "reason", "error_class", "fingerprint")
+    named = {name: getattr(which, name) for name in fields}
     named |= {f"label {name}": value for name, value in which.labels.items()}
-    before = [] if which.before is None else [f"before={to_datetime(which.before):%Y-%m-%dT%H:%M:%SZ}"]
-    return " ".join([*(f"{name}={value}" for name, value in named.items() if value is not None), *before])
+    moments = {"since": which.since, "before": which.before}
+    named |= {name: f"{to_datetime(at):%Y-%m-%dT%H:%M:%SZ}" for name, at in moments.items() if at is not None}
+    return " ".join(f"{name}={value}" for name, value in named.items() if value is not None)
 
 
 def require_declared(functions: Collection[str], declared: Collection[str]) -> None:

@@ -19,6 +19,10 @@ class RedriveRequest(msgspec.Struct, forbid_unknown_fields=True):
     reason: str | None = None
     error_class: str | None = None
     labels: dict[str, str] | None = None
+    fingerprint: str | None = None
+    """As the failure groups show it, or its first digits."""
+    since: Duration = None
+    """Only failures younger than this age: `1h`."""
     before: Duration = None
     """Only failures older than this age: `7d`."""
     everything: bool = False

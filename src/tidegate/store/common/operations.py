@@ -40,8 +40,11 @@ LATEST_TRIES = 100
 """First attempts that are read to judge a redrive after its canary."""
 READY_LIMIT = 1_000
 """Ready tasks of a queue are counted up to this."""
+DEAD_COLUMNS = 12
+"""How many values that `send_letters` keeps of a letter are columns of `dead`. The others are those of `task`."""
 RANK_DELAY_SECONDS = 5.0
-"""Letters of a bulk redrive queue as if they had become ready this much later: a burst of new tasks goes first."""
+"""Letters of a bulk redrive queue as if they had become ready this much later, so a burst of new tasks goes
+first."""
 
 Redrive = Callable[[Sequence[str], Payloads | None, RedriveTerms], Awaitable[Mapping[str, ActionStatus]]]
 """Moves dead letters to the main queue in the current transaction. Each back end has its own."""
@@ -364,8 +367,8 @@ async def undo_letters(db: Session, operation: OperationRow, limit: int = 500) -
     left = await db.run_each(sql["leave"], [(task, row[1]) for task, row in picked.items()])
     tasks = [task for (task,) in left]
     before = {task: msgspec.json.decode(picked[task][2]) for task in tasks}
-    await db.run_each(sql["dead"], [(task, *before[task][:11]) for task in tasks])
-    await db.run_each(sql["task"], [(task, *before[task][11:]) for task in tasks])
+    await db.run_each(sql["dead"], [(task, *before[task][:DEAD_COLUMNS]) for task in tasks])
+    await db.run_each(sql["task"], [(task, *before[task][DEAD_COLUMNS:]) for task in tasks])
     changed = [(task, *picked[task][3:]) for task in tasks if picked[task][3] is not None]
     await db.run_each(sql["args"], changed)
     await _run_for(db, sql["free_unique"], tasks)

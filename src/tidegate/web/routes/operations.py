@@ -138,6 +138,8 @@ async def _start(context: ApiContext, principal: Principal, asked: RedriveReques
         reason=asked.reason,
         error_class=asked.error_class,
         labels=asked.labels,
+        fingerprint=asked.fingerprint,
+        since=asked.since,
         before=asked.before,
     )
     dead_letters.require_one_choice(None, filters, everything=asked.everything, fix=_HOW_TO_CHOOSE)

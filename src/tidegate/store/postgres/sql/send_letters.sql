@@ -25,8 +25,8 @@ SELECT EXISTS (SELECT 1 FROM /*schema*/waiting WHERE held_by = 'system' AND held
 -- 1 operation, 2 ids
 SELECT
     d.task_id, d.queue, d.function, d.tenant, d.reason, d.error_class, d.message, d.run, d.worker_id, d.started_at,
-    d.failed_at, d.upstream, t.queue AS task_queue, t.attempts, t.parks, t.crashes, t.losses, t.releases,
-    t.rule_attempts, t.redrives, t.redriven_at, t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at
+    d.failed_at, d.upstream, d.fingerprint, t.queue AS task_queue, t.attempts, t.parks, t.crashes, t.losses,
+    t.releases, t.rule_attempts, t.redrives, t.redriven_at, t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at
 FROM /*schema*/operation_task AS o
 INNER JOIN /*schema*/dead AS d ON d.task_id = o.task_id AND d.run = o.run
 INNER JOIN /*schema*/task AS t ON t.id = d.task_id

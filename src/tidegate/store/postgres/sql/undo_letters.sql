@@ -24,18 +24,20 @@ RETURNING r.task_id
 
 -- name: dead
 -- 1 task ids, 2 queues, 3 functions, 4 tenants, 5 reasons, 6 error classes, 7 messages, 8 runs, 9 workers or NULL,
--- 10 starts or NULL, 11 failures, 12 upstreams or NULL
+-- 10 starts or NULL, 11 failures, 12 upstreams or NULL, 13 fingerprints or NULL
 INSERT INTO /*schema*/dead (
-    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at, upstream
+    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at, upstream,
+    fingerprint
 )
 SELECT
     given.task_id, given.queue, given.function, given.tenant, given.reason, given.error_class, given.message, given.run,
-    given.worker_id, given.started_at, given.failed_at, given.upstream
+    given.worker_id, given.started_at, given.failed_at, given.upstream, given.fingerprint
 FROM unnest(
     $1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[],
-    $10::float8[], $11::float8[], $12::text[]
+    $10::float8[], $11::float8[], $12::text[], $13::text[]
 ) AS given (
-    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at, upstream
+    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at, upstream,
+    fingerprint
 )
 
 -- name: task

@@ -22,11 +22,12 @@ RETURNING task_id
 
 -- name: dead
 -- 1 task id, 2 queue, 3 function, 4 tenant, 5 reason, 6 error class, 7 message, 8 run, 9 worker or NULL, 10 start or
--- NULL, 11 failure, 12 upstream or NULL
+-- NULL, 11 failure, 12 upstream or NULL, 13 fingerprint or NULL
 INSERT INTO dead (
-    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at, upstream
+    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at, upstream,
+    fingerprint
 )
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
 
 -- name: task
 -- 1 task id, 2 queue, 3 attempts, 4 parks, 5 crashes, 6 losses, 7 releases, 8 attempts by rule as JSON or NULL,
