@@ -41,7 +41,7 @@ LATEST_TRIES = 100
 READY_LIMIT = 1_000
 """Ready tasks of a queue are counted up to this."""
 DEAD_COLUMNS = 12
-"""How many values that `send_letters` keeps of a letter are columns of `dead`. The others are those of `task`."""
+"""How many of the values that `send_letters` keeps are columns of `dead`. The others are those of `task`."""
 RANK_DELAY_SECONDS = 5.0
 """Letters of a bulk redrive queue as if they had become ready this much later, so a burst of new tasks goes
 first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from store_build import START, Build, SettableClock, dead, retrying, succeeded
 
 from tidegate.deadletter.runner import OperationRunner
 from tidegate.domain.ids import IdMaker
+from tidegate.domain.retention import FinalTable
 from tidegate.domain.states import State
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.operations import bulk
@@ -426,7 +428,7 @@ async def test_letters_keep_their_own_retention_when_their_tasks_are_deleted(
     await redrives.rounds(1)
 
     clock.advance(1_000)
-    await store.delete_expired(finished_seconds=100, dead_seconds=10_000, limit=100)
+    await store.delete_final_tasks(FinalTable.ARCHIVE, ids, until_at=math.inf)
     assert await store.read_tasks(ids) == {}
     assert await store.delete_old_operations(10_000, 4) == 0
     assert len(await store.list_letters(operation_id)) == 6
