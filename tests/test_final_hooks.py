@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import make_app
-from tidegate import FinalState, OptionError, Permanent, State, Tidegate
+from tidegate import FinalState, OptionError, Permanent, RunStarted, State, Tidegate
 from tidegate.testing import Kit
 
 pytestmark = pytest.mark.anyio
@@ -57,6 +57,20 @@ async def test_an_enqueue_chooses_its_own_hook(app: Tidegate) -> None:
         await app.function("plain").enqueue()
         await kit.drain()
     assert [final.function for final in ENDED] == ["plain"]
+
+
+async def test_the_hook_continues_the_trace_of_the_task_that_ended(app: Tidegate) -> None:
+    traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    seen = []
+    app.on_event(RunStarted)(seen.append)
+    async with Kit(app, raise_on_failure=False) as kit:
+        await app.function("works").using(traceparent=traceparent, labels={"document": "7"}).enqueue(3)
+        await app.function("works").enqueue(4)
+        await kit.drain()
+    by_function = [(event.function, event.trace and event.trace.traceparent) for event in seen]
+    assert sorted(by_function, key=str) == sorted(
+        [("works", traceparent), ("report", traceparent), ("works", None), ("report", None)], key=str
+    )
 
 
 async def test_a_cancel_runs_the_hook(app: Tidegate) -> None:

@@ -199,7 +199,7 @@ ENQUEUE_OPTIONS: Mapping[str, EnqueueOption] = {
     "labels": EnqueueOption("labels", _labels, ("labels",)),
     "traceparent": EnqueueOption("labels", lambda name, text: {TRACEPARENT_LABEL: _header(name, text)}),
     "tracestate": EnqueueOption("labels", lambda name, text: {TRACESTATE_LABEL: _header(name, text)}),
-    "on_final": EnqueueOption("on_final", final_hook_option),
+    "on_final": EnqueueOption("on_final", final_hook_option, ("on_final",)),
 }
 """Every option of an enqueue. A new one needs a row here and a field in `EnqueueOptions`.
 

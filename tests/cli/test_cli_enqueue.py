@@ -8,6 +8,7 @@ import time
 import pytest
 from cli_support import dead, succeeded
 
+from tidegate.cli.error_report import NOT_FOUND
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 
@@ -208,3 +209,30 @@ def test_a_negative_number_is_refused_with_the_way_to_give_it(workspace):
     assert "write -- before the arguments" in result.stderr
     assert "No such option" in workspace.run("enqueue", "greet", "-x", code=2).stderr
     assert workspace.run("enqueue", "--app", workspace.app, "greet", "--", "-1.5", code=2).stderr
+
+
+def test_on_final_names_the_function_that_gets_the_end_of_the_task(workspace, enqueue):
+    row, _ = enqueue("--on-final", "greet", "read", '{"title": "x"}')
+    workspace.run("tasks", "cancel", row.id)
+
+    (after,) = [task for task in workspace.lines("tasks", "ls") if task["task_id"] != row.id]
+    assert (after["function"], after["state"]) == (workspace.greet, "ready")
+
+
+def test_on_final_refuses_a_function_that_is_not_declared(workspace):
+    wrong = workspace.run(
+        "enqueue", "--app", workspace.app, "--on-final", "nothing", "greet", "Ada", code=NOT_FOUND
+    )
+    assert "no task function is named 'nothing'" in wrong.stderr
+
+
+def test_the_task_continues_the_trace_in_the_environment(enqueue, monkeypatch):
+    traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    monkeypatch.setenv("TRACEPARENT", traceparent)
+    monkeypatch.setenv("TRACESTATE", "vendor=1")
+    row, _ = enqueue("greet", "Ada")
+    assert row.labels == {"tidegate.traceparent": traceparent, "tidegate.tracestate": "vendor=1"}
+
+    monkeypatch.setenv("TRACEPARENT", "garbage")
+    row, _ = enqueue("greet", "Ada")
+    assert row.labels == {}

@@ -13,7 +13,7 @@ from tidegate import Tidegate
 from tidegate.internals import core_of
 from tidegate.store.rows import TaskFilter
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
 
@@ -33,10 +33,10 @@ async def test_spans_and_log_lines_of_a_child_process_belong_to_the_run(
     }
     with worker_process("traced:app", tmp_path, **env) as worker:
         handle = await module.in_a_child.using(traceparent=TRACEPARENT).enqueue()
-        await handle.result(timeout=30)
-        await all_final(module.app, await children_of(module.app, handle.id))
+        await handle.result(timeout=90)
+        await all_final(module.app, await children_of(module.app, handle.id), within=90)
         worker.process.terminate()
-        worker.wait(30)
+        worker.wait(60)
         log = lines_of(worker.log())
     spans = [json.loads(line) for line in (tmp_path / "spans.ndjson").read_text().splitlines()]
     assert {span["context"]["trace_id"] for span in spans} == {f"0x{TRACE}"}
@@ -74,9 +74,9 @@ async def test_without_opentelemetry_log_lines_have_the_trace_of_the_enqueue(
             await function.using(traceparent=TRACEPARENT).enqueue("hello")
             for function in (module.on_the_loop, module.in_a_thread, module.in_a_child, module.fails)
         ]
-        await all_final(module.app, [handle.id for handle in handles])
+        await all_final(module.app, [handle.id for handle in handles], within=90)
         worker.process.terminate()
-        worker.wait(30)
+        worker.wait(60)
         log = lines_of(worker.log())
     of_tasks = [line for line in log if line.get("task_id")]
     logged_lines = [line for line in of_tasks if line["message"] == "hello"]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from web_support import UNKNOWN, make, served
 
-from tidegate import Tidegate
+from support import until
+from tidegate import FinalState, Tidegate
 from tidegate.internals import core_of
 from tidegate.store.rows import ClaimRequest, CrashPolicy, NewWorker, TaskFilter
 from tidegate.web import Role
@@ -39,6 +40,44 @@ async def test_a_submit_is_stored_and_answered_with_where_it_is(app: Tidegate) -
             "web:add",
             body["task_id"],
         )
+
+
+async def test_a_task_continues_the_trace_of_the_request_and_its_status_names_it(app: Tidegate) -> None:
+    trace, other = "4bf92f3577b34da6a3ce929d0e0e4736", "0af7651916cd43dd8448eb211c80319c"
+    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01", "tracestate": "vendor=1"}
+    async with served(app) as api, api.client() as client:
+        one = await client.post("/api/v1/tasks", json=ADD, headers=headers)
+        batch = await client.post("/api/v1/tasks/batch", json={"tasks": [ADD]}, headers=headers)
+        for where in (one.json()["location"], batch.json()["tasks"][0]["location"]):
+            status = (await client.get(where)).json()
+            assert status["trace_id"] == trace
+            assert status["labels"]["tidegate.tracestate"] == "vendor=1"
+        twice = [("traceparent", f"00-{each}-00f067aa0ba902b7-01") for each in (trace, other)]
+        for wrong in ([("traceparent", "garbage")], twice, []):
+            where = (await client.post("/api/v1/tasks", json=ADD, headers=wrong)).headers["location"]
+            status = (await client.get(where)).json()
+            assert (status["trace_id"], status["labels"]) == (None, {})
+
+
+async def test_a_request_names_the_function_that_gets_the_end_of_its_task(app: Tidegate) -> None:
+    body = {**ADD, "on_final": "web:note_end"}
+    ended: list[FinalState] = []
+
+    @app.task(name="web:note_end")
+    async def note_end(final: FinalState) -> None:
+        ended.append(final)
+
+    async with served(app, worker=True) as api, api.client() as client:
+        task_id = (await client.post("/api/v1/tasks", json=body)).json()["task_id"]
+
+        async def came() -> bool:
+            return bool(ended)
+
+        await until(came, what="the function got the end of the task")
+        assert [(final.task_id, final.state) for final in ended] == [(task_id, "succeeded")]
+        for wrong, slug in (("web:nothing", "unknown-function"), ("web:add", "option"), (7, "json")):
+            refused = await client.post("/api/v1/tasks", json={**ADD, "on_final": wrong})
+            assert refused.json()["type"].rpartition("/")[2] == slug, refused.text
 
 
 async def test_a_task_runs_and_its_result_is_pending_until_then(app: Tidegate) -> None:

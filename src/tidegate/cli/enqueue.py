@@ -103,6 +103,11 @@ class _EnqueueCommand(click.Command):
     callback=lambda _context, _option, pairs: as_labels(pairs) or None,
     help="A label of the task. Repeatable.",
 )
+@click.option(
+    "--on-final",
+    metavar="FUNCTION",
+    help="Enqueue a task of this function when the task succeeds, dies or is cancelled.",
+)
 @click.option("--wait", is_flag=True, help="Wait until the task ends and print its result.")
 @click.option(
     "--timeout",
@@ -136,6 +141,8 @@ def command(
         raise click.UsageError("--timeout needs --wait")
     application = load_app(app)
     declared = application.function(function)
+    if options["on_final"] is not None:
+        options["on_final"] = application.function(options["on_final"])
     options |= {name.lower(): os.environ.get(name) for name in ("TRACEPARENT", "TRACESTATE")}
     payload = json.dumps({"a": [json_or_text(text) for text in args], "k": arguments_by_name(named, kwargs)})
     positional, keyword = declared.signature.load(payload.encode())

@@ -1,4 +1,4 @@
-"""Read the JSON body, the Idempotency-Key and the `Prefer: wait` of a request."""
+"""Read the JSON body of a request, its Idempotency-Key, `Prefer: wait` and trace context."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import Request
 
+from tidegate.context.trace import current_span
 from tidegate.web.json_limits import has_more_items, is_deeper, repeated_member, structure_of
 from tidegate.web.offload import Offload
 from tidegate.web.problems import Problem
@@ -128,6 +129,18 @@ def _decoding_hint(data: bytes) -> str:
             "send both halves, or U+FFFD instead"
         )
     return ""
+
+
+def trace_of_request(request: Request) -> dict[str, str]:
+    """Return the options of an enqueue by which its task continues the trace of a request.
+
+    If OpenTelemetry traces this server, its current span continues that trace, and the task continues the
+    span.
+    """
+    parents = request.headers.getlist("traceparent")
+    if len(parents) != 1 or current_span() is not None:
+        return {}
+    return {"traceparent": parents[0], "tracestate": ",".join(request.headers.getlist("tracestate"))}
 
 
 def idempotency_key(request: Request) -> str | None:

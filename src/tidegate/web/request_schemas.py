@@ -49,6 +49,9 @@ class SubmitRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The deadline as ISO 8601 with an offset, instead of `deadline_seconds`."""
     labels: dict[str, str] | None = None
     """A few names and values to find it by."""
+    on_final: str | None = None
+    """Name of a task function that gets a task when this one succeeds, dies or is cancelled. Its argument is
+    how the task ended."""
     queue: str | None = None
     """For operators and admins only, like the next four fields."""
     priority: AskedPriority = None

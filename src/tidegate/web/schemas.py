@@ -96,6 +96,8 @@ class TaskOut(msgspec.Struct):
     key: str | None
     """Its idempotency key."""
     labels: dict[str, str]
+    trace_id: str | None
+    """The trace that enqueued it, 32 hexadecimal digits; null if there was none."""
 
 
 class TaskPage(msgspec.Struct):

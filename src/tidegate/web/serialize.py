@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tidegate.codec.plain import unstorable
+from tidegate.domain.trace import trace_id_of
 from tidegate.limits.pauses import Pause
 from tidegate.store.access import AuditEntry
 from tidegate.store.history_rows import DeathCountRow, FailureGroupRow
@@ -60,6 +61,7 @@ def to_task_status(row: TaskRow) -> TaskOut:
         usage=None if row.usage is None else UsageOut(*row.usage.columns()),
         key=row.key,
         labels=dict(row.labels),
+        trace_id=trace_id_of(row.labels) or None,
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -41,8 +42,20 @@ class Submitter:
         self._core = core
         self._functions: dict[str, TaskFunction[Any, Any, Any]] = {}
 
-    def prepare(self, requested: SubmitRequest, principal: Principal, key: str | None = None) -> NewTask:
+    def prepare(
+        self,
+        requested: SubmitRequest,
+        principal: Principal,
+        key: str | None = None,
+        trace: Mapping[str, str] = MappingProxyType({}),
+    ) -> NewTask:
         """Return the task that a request describes. Its tenant is always the principal's.
+
+        Args:
+            requested: The body of the request.
+            principal: Who submits it.
+            key: The idempotency key in its header.
+            trace: The options of an enqueue that `trace_of_request` returned.
 
         Raises:
             Problem: The task cannot be submitted, or not by this principal.
@@ -50,7 +63,7 @@ class Submitter:
         try:
             function = self._function(requested.task)
             args, kwargs = function.signature.load(stored_payload(requested.args))
-            options = _options(requested, principal, key)
+            options = self._options(requested, principal, key, trace)
             configured = ConfiguredTaskFunction[Any, Any](
                 function.spec, function.signature, self._core, options
             )
@@ -60,7 +73,11 @@ class Submitter:
         return prepared.new_task
 
     async def prepare_many(
-        self, requested: Sequence[msgspec.Raw], principal: Principal, offload: Offload
+        self,
+        requested: Sequence[msgspec.Raw],
+        principal: Principal,
+        offload: Offload,
+        trace: Mapping[str, str],
     ) -> list[NewTask]:
         """Return the tasks of a batch. Each task is checked separately and every error is reported.
 
@@ -73,7 +90,7 @@ class Submitter:
         checked: list[NewTask | Problem] = []
         size = sum(memoryview(raw).nbytes for raw in requested)
         while len(checked) < len(requested):
-            checked += await offload.run(size, self._prepare_some, requested, len(checked), principal)
+            checked += await offload.run(size, self._prepare_some, requested, len(checked), principal, trace)
         errors = [(index, task) for index, task in enumerate(checked) if isinstance(task, Problem)]
         if errors:
             first = errors[0][1]
@@ -87,14 +104,14 @@ class Submitter:
         return [task for task in checked if isinstance(task, NewTask)]
 
     def _prepare_some(
-        self, requested: Sequence[msgspec.Raw], begin: int, principal: Principal
+        self, requested: Sequence[msgspec.Raw], begin: int, principal: Principal, trace: Mapping[str, str]
     ) -> list[NewTask | Problem]:
         """Prepare at least one task from index `begin` on, and as many as fit into one turn."""
         checked: list[NewTask | Problem] = []
         ends_at = time.monotonic() + _MAX_CHECK_SECONDS
         for raw in requested[begin:]:
             try:
-                checked.append(self.prepare(parse_task(raw, SubmitRequest), principal))
+                checked.append(self.prepare(parse_task(raw, SubmitRequest), principal, trace=trace))
             except Problem as problem:
                 checked.append(problem)
             if time.monotonic() >= ends_at:
@@ -114,36 +131,42 @@ class Submitter:
             self._functions[name] = function
         return function
 
+    def _options(
+        self, requested: SubmitRequest, principal: Principal, key: str | None, trace: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Return the checked options of a request. Errors call each by the name of its field."""
+        given: dict[str, Any] = {}
+        names: dict[str, str] = {}
+        forbidden: list[str] = []
+        for name, option in ENQUEUE_OPTIONS.items():
+            for field in option.http:
+                value = getattr(requested, field)
+                if value is None:
+                    continue
+                if option.for_operators and principal.role not in OPERATORS:
+                    forbidden.append(field)
+                if name in given:
+                    raise OptionError(
+                        f"both {names[name]} and {field} are given",
+                        fix="give one of them",
+                        option=names[name],
+                        value=given[name],
+                    )
+                given[name] = self._value_of(field, value)
+                names[name] = field
+        if forbidden:
+            raise Problem("forbidden", f"the role {principal.role} may not set {', '.join(forbidden)}")
+        if key is not None:
+            if requested.key not in (None, key):
+                raise Problem("idempotency-key", "the header and the body give different keys")
+            given["key"] = key
+        given["tenant"] = principal.tenant
+        return read_options({**given, **trace}, names=names)
 
-def _options(requested: SubmitRequest, principal: Principal, key: str | None) -> dict[str, Any]:
-    """Return the checked options of a request. Errors call each by the name of its field."""
-    given: dict[str, Any] = {}
-    names: dict[str, str] = {}
-    forbidden: list[str] = []
-    for name, option in ENQUEUE_OPTIONS.items():
-        for field in option.http:
-            value = getattr(requested, field)
-            if value is None:
-                continue
-            if option.for_operators and principal.role not in OPERATORS:
-                forbidden.append(field)
-            if name in given:
-                raise OptionError(
-                    f"both {names[name]} and {field} are given",
-                    fix="give one of them",
-                    option=names[name],
-                    value=given[name],
-                )
-            given[name] = instant_from_text(field, value) if field in _MOMENTS else value
-            names[name] = field
-    if forbidden:
-        raise Problem("forbidden", f"the role {principal.role} may not set {', '.join(forbidden)}")
-    if key is not None:
-        if requested.key not in (None, key):
-            raise Problem("idempotency-key", "the header and the body give different keys")
-        given["key"] = key
-    given["tenant"] = principal.tenant
-    return read_options(given, names=names)
+    def _value_of(self, field: str, value: Any) -> Any:
+        if field == "on_final":
+            return self._function(value)
+        return instant_from_text(field, value) if field in _MOMENTS else value
 
 
 def _batch_error(index: int, problem: Problem) -> dict[str, str]:

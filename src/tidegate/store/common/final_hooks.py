@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ from tidegate.domain.final_hook import MESSAGE_LIMIT, FinalHook, FinalState, hoo
 from tidegate.domain.redaction import redact
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import FINAL, State
+from tidegate.domain.trace import TraceContext
+from tidegate.store.common.columns import decode_labels
 from tidegate.store.common.outcomes import EndedRunRow, TaskTransition
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
@@ -48,8 +50,8 @@ async def hook_tasks(db: Session, now: float, ended: Iterable[EndedTask]) -> lis
         return []
     rows = await db.rows(db.sql("final_hooks")["hooks"], db.array(by_id))
     return [
-        _hook_task(db, now, by_id[_key(by_id, task_id)], function, queue, tenant, hook)
-        for task_id, function, queue, tenant, hook in rows
+        _hook_task(db, now, by_id[_key(by_id, task_id)], function, queue, tenant, hook, decode_labels(labels))
+        for task_id, function, queue, tenant, hook, labels in rows
     ]
 
 
@@ -63,8 +65,16 @@ def _key(by_id: dict[Any, EndedTask], stored_id: Any) -> Any:
 
 
 def _hook_task(
-    db: Session, now: float, ended: EndedTask, function: str, queue: str, tenant: str, stored_hook: str
+    db: Session,
+    now: float,
+    ended: EndedTask,
+    function: str,
+    queue: str,
+    tenant: str,
+    stored_hook: str,
+    labels: Mapping[str, str],
 ) -> NewTask:
+    trace = TraceContext.of_labels(labels)
     hook = msgspec.json.decode(stored_hook, type=FinalHook)
     task_id = db.text(ended.id)
     final = FinalState(
@@ -87,5 +97,6 @@ def _hook_task(
         codec_tag=CODEC,
         upstream=hook.upstream,
         tenant=tenant,
+        labels={} if trace is None else trace.labels(),
         on_final=hook.then,
     )

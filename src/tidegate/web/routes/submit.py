@@ -15,7 +15,7 @@ from tidegate.web.api_context import ApiContext, json_response, location_of
 from tidegate.web.capacity import NoCapacityError
 from tidegate.web.problems import Problem
 from tidegate.web.protected_routes import SUBMITTERS, AccessRule, ProtectedRouter, ResponseSpec, principal_of
-from tidegate.web.request_body import idempotency_key, requested_wait
+from tidegate.web.request_body import idempotency_key, requested_wait, trace_of_request
 from tidegate.web.request_schemas import SubmitManyRequest, SubmitRequest
 from tidegate.web.schemas import SubmittedMany, SubmittedOut, TaskResult
 from tidegate.web.serialize import to_task_result
@@ -43,13 +43,15 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
 
         The response is sent as soon as the task is on disk. With `Prefer: wait=N` (at most 20 s) the request
         waits that long for the task to end. With an `Idempotency-Key` the request is safe to repeat: it
-        returns the same task.
+        returns the same task. The task continues the trace of the header `traceparent`.
         """
         principal = principal_of(request)
         with context.body_in_flight(request, context.settings.body_limit):
             submit_request = await context.read_json(request, SubmitRequest)
             size, key = memoryview(submit_request.args).nbytes, idempotency_key(request)
-            task = await context.offload.run(size, context.submitter.prepare, submit_request, principal, key)
+            task = await context.offload.run(
+                size, context.submitter.prepare, submit_request, principal, key, trace_of_request(request)
+            )
             stored = await context.core.enqueue_prepared(task)
         context.audit.record_submit(principal, stored.task_id, "created" if stored.created else "was there")
         location = location_of(request, stored.task_id)
@@ -81,7 +83,9 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
             submit_request = (
                 await context.read_json(request, SubmitManyRequest, items=items, values=values)
             ).tasks
-            tasks = await context.submitter.prepare_many(submit_request, principal, context.offload)
+            tasks = await context.submitter.prepare_many(
+                submit_request, principal, context.offload, trace_of_request(request)
+            )
             stored = await context.core.enqueue_all(tasks)
         for result in stored:
             context.audit.record_submit(

@@ -2,10 +2,10 @@
 
 -- name: hooks
 -- 1 task ids
-SELECT t.id, t.function, t.queue, t.tenant, t.on_final
+SELECT t.id, t.function, t.queue, t.tenant, t.on_final, t.labels
 FROM unnest($1::uuid[]) AS given (id)
 CROSS JOIN LATERAL (
-    SELECT x.id, x.function, x.queue, x.tenant, x.on_final
+    SELECT x.id, x.function, x.queue, x.tenant, x.on_final, x.labels
     FROM /*schema*/task AS x
     WHERE x.id = given.id
     LIMIT 1
