@@ -26,7 +26,7 @@ BATCH = 50
 GIVE_UP_SECONDS = 3 * 86_400.0
 """A message that is not delivered for this long is given up."""
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 15.0, 3_600.0
-_LEASE_MARGIN_SECONDS = 15.0
+_LEASE_MARGIN_SECONDS = 5.0
 _PING_SECONDS = 10.0
 
 

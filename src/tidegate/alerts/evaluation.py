@@ -11,7 +11,7 @@ from tidegate.alerts.messages import notices_of
 from tidegate.alerts.reading import read_observation
 from tidegate.alerts.rules import measure
 from tidegate.alerts.settings import AlertSettings
-from tidegate.alerts.usual import USUAL_SECONDS, Usual, read_usual, usual_from_json
+from tidegate.alerts.usual import Usual, is_current, read_usual, usual_from_json
 from tidegate.store.alert_rows import AlertPass, PassResult
 from tidegate.store.protocol import Store
 
@@ -74,8 +74,7 @@ async def evaluate_if_due(
 async def _usual(store: Store, begun: AlertPass) -> tuple[Usual, str | None]:
     """Return what is usual, and its JSON if it was computed now."""
     usual = usual_from_json(begun.usual_json)
-    is_fresh = begun.usual_at is not None and 0.0 <= begun.at - begun.usual_at < USUAL_SECONDS
-    if usual is not None and is_fresh:
+    if usual is not None and is_current(begun.usual_at, begun.at):
         return usual, None
     usual = await read_usual(store, begun.at)
     return usual, usual.to_json()

@@ -43,7 +43,7 @@ class ObservedQueue:
     deaths: int = 0
     """In the last ten minutes."""
     surge_limit: float = 0.0
-    """From how many deaths on they surge, by what is usual; 0 if that is unknown."""
+    """Up to how many deaths they do not surge, by what is usual; 0 if that is unknown."""
     surge_why: str = ""
 
 

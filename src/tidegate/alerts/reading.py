@@ -22,6 +22,7 @@ from tidegate.alerts.usual import (
     Usual,
     compare_times,
     read_counts,
+    surge_of,
     times_by_function,
     times_by_upstream,
 )
@@ -64,7 +65,7 @@ async def read_observation(store: Store, now: float, usual: Usual, *, runs: int,
     queues = await store.get_queue_stats(unserved.find_reason)
     return Observation(
         at=now,
-        queues=_queues(queues, counts, now),
+        queues=_queues(queues, counts, now, usual),
         unserved=unserved.found(queues),
         functions=_functions(times_by_function(counts), usual),
         upstreams=_upstreams(await store.list_upstreams(), times_by_upstream(counts), usual),
@@ -105,19 +106,28 @@ class _UnservedTasks:
         return [Unserved(subject, tasks[subject], why) for subject, why in reasons.items()]
 
 
-def _queues(queues: Sequence[QueueStats], counts: Iterable[StatisticsRow], now: float) -> list[ObservedQueue]:
+def _queues(
+    queues: Sequence[QueueStats], counts: Iterable[StatisticsRow], now: float, usual: Usual
+) -> list[ObservedQueue]:
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for row in counts:
         mine = sums[row.queue]
         mine["runs"] += row.counts.succeeded + row.counts.dead + row.counts.retried
         mine["failed"] += row.counts.dead + row.counts.retried
         mine["dead"] += row.counts.dead
+        mine["ended"] += row.counts.succeeded + row.counts.dead
     found = {stats.queue: stats for stats in queues}
-    return [_queue(found.get(name, QueueStats(name)), sums[name], now) for name in sorted({*found, *sums})]
+    return [
+        _queue(found.get(name, QueueStats(name)), sums[name], now, usual) for name in sorted({*found, *sums})
+    ]
 
 
-def _queue(stats: QueueStats, sums: Counter[str], now: float) -> ObservedQueue:
+def _queue(stats: QueueStats, sums: Counter[str], now: float, usual: Usual) -> ObservedQueue:
     oldest = stats.oldest_ready_at
+    minutes = (now - (now - WINDOW_SECONDS) // 60.0 * 60.0) / 60.0  # counted from the start of a minute
+    surge_limit, surge_why = surge_of(
+        usual, stats.queue, minutes=minutes, deaths=sums["dead"], ended=sums["ended"]
+    )
     return ObservedQueue(
         stats.queue,
         runnable=stats.ready + stats.paced,
@@ -127,6 +137,8 @@ def _queue(stats: QueueStats, sums: Counter[str], now: float) -> ObservedQueue:
         runs=sums["runs"],
         failed_runs=sums["failed"],
         deaths=sums["dead"],
+        surge_limit=surge_limit,
+        surge_why=surge_why,
     )
 
 

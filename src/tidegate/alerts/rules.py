@@ -202,7 +202,7 @@ _ALL = (
         "clearing the backlog takes {value}",
         "tidegate status",
         _drain,
-        RuleSettings(5 * _MINUTE, hold_seconds=5 * _MINUTE, clear_seconds=5 * _MINUTE),
+        RuleSettings(5 * _MINUTE, hold_seconds=10 * _MINUTE, clear_seconds=5 * _MINUTE),
     ),
     Rule(
         "depth",
@@ -212,7 +212,7 @@ _ALL = (
         "runnable tasks: {value}",
         "tidegate status",
         _depth,
-        RuleSettings(500, hold_seconds=10 * _MINUTE, clear_seconds=5 * _MINUTE),
+        RuleSettings(500, hold_seconds=15 * _MINUTE, clear_seconds=5 * _MINUTE),
     ),
     Rule(
         "oldest",
@@ -222,7 +222,7 @@ _ALL = (
         "the oldest runnable task has waited {value}",
         "tidegate tasks ls --queue {subject} --state ready",
         _oldest,
-        RuleSettings(10 * _MINUTE, clear_seconds=5 * _MINUTE),
+        RuleSettings(30 * _MINUTE, clear_seconds=5 * _MINUTE),
     ),
     Rule(
         "failure_rate",
@@ -232,7 +232,7 @@ _ALL = (
         "{value} of the runs of the last ten minutes failed",
         "tidegate stats --queue {subject} --since 1h",
         _failure_rate,
-        RuleSettings(0.2, minimum=20, clear_seconds=5 * _MINUTE),
+        RuleSettings(0.2, minimum=20, hold_seconds=3 * _MINUTE, clear_seconds=5 * _MINUTE),
     ),
     Rule(
         "dead_surge",
@@ -242,7 +242,7 @@ _ALL = (
         "tasks that died in the last ten minutes: {value}",
         "tidegate dead groups --queue {subject} --since 1h",
         _dead_surge,
-        RuleSettings(10, Severity.CRITICAL, clear_seconds=5 * _MINUTE),
+        RuleSettings(5, Severity.CRITICAL, clear_seconds=5 * _MINUTE),
     ),
     Rule(
         "run_time",

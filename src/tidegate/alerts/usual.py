@@ -1,20 +1,26 @@
-"""What is usual: the run times of the last week, computed once an hour and stored with the passes."""
+"""What is usual: run times of the last week, and deaths at the same hours of earlier days.
+
+It is computed once an hour and stored with the passes, so that a pass reads one row instead of a week.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from tidegate.alerts.observation import RunTimes
 from tidegate.domain.durations import estimate_percentile
+from tidegate.policy.surge import Deaths, Window, baseline_windows, find_surge
 from tidegate.store.history_rows import HistoryRange, StatisticsRow
 from tidegate.store.protocol import Store
 
-USUAL_SECONDS = 3_600.0
-"""How long what was computed is used."""
+HOUR_SECONDS = 3_600.0
+"""What was computed is used until the hour is over."""
 _WEEK_SECONDS = 7 * 86_400.0
+_PERIOD_MINUTES = 10
 _ONE_PERIOD_MINUTES = 10_080
 """Longer than any range that is read here, so that a channel has two rows at most."""
 
@@ -27,6 +33,11 @@ class Usual(msgspec.Struct, frozen=True):
 
     functions: dict[str, Times] = {}
     upstreams: dict[str, Times] = {}
+    periods: list[int] = []
+    """The minutes of the earlier periods with which deaths are compared."""
+    periods_name: str = ""
+    deaths: dict[str, list[tuple[int, int]]] = {}
+    """By queue: for each of these periods, how many tasks died and how many ended."""
 
     def to_json(self) -> str:
         """Return it as it is stored."""
@@ -42,9 +53,56 @@ def usual_from_json(text: str) -> Usual | None:
 
 
 async def read_usual(store: Store, now: float) -> Usual:
-    """Return the run times of the week that ended an hour ago. The last hour is what is compared with it."""
-    rows = await read_counts(store, now - USUAL_SECONDS - _WEEK_SECONDS, now - USUAL_SECONDS)
-    return Usual(times_by_function(rows), times_by_upstream(rows))
+    """Return the run times of the week that ended an hour ago, and the deaths of earlier periods."""
+    rows = await read_counts(store, now - HOUR_SECONDS - _WEEK_SECONDS, now - HOUR_SECONDS)
+    minute = int(now // 60)
+    baseline = baseline_windows(minute, _PERIOD_MINUTES, await store.counted_since())
+    return Usual(
+        times_by_function(rows),
+        times_by_upstream(rows),
+        [window.end - window.first for window in baseline.windows],
+        baseline.name,
+        await _read_deaths(store, baseline.windows) if baseline.windows else {},
+    )
+
+
+def is_current(computed_at: float | None, now: float) -> bool:
+    """Return whether what was computed then is still used: in the same hour."""
+    return computed_at is not None and computed_at // HOUR_SECONDS == now // HOUR_SECONDS
+
+
+async def _read_deaths(store: Store, windows: Sequence[Window]) -> dict[str, list[tuple[int, int]]]:
+    counts = await store.count_windows(windows)
+    died: dict[str, Counter[int]] = defaultdict(Counter)
+    ended: dict[str, Counter[int]] = defaultdict(Counter)
+    for each in counts.deaths:
+        died[each.queue][each.window] += each.deaths
+    for row in counts.ended:
+        ended[row.queue][row.window] += row.ended
+    return {
+        queue: [(died[queue][number], ended[queue][number]) for number in range(len(windows))]
+        for queue in sorted({*died, *ended})
+    }
+
+
+def surge_of(usual: Usual, queue: str, *, minutes: float, deaths: int, ended: int) -> tuple[float, str]:
+    """Return up to how many deaths a queue does not surge, by what is usual, and why; 0 if that is unknown.
+
+    They surge in count, and in share of the tasks that ended: twice the traffic has twice the deaths, and no
+    surge. The share does not count if so few tasks ended that no share could surge.
+    """
+    if not usual.periods:
+        return 0.0, ""
+    earlier = usual.deaths.get(queue) or [(0, 0)] * len(usual.periods)
+    surge = find_surge(
+        Deaths(minutes, deaths, ended),
+        [Deaths(span, *counts) for span, counts in zip(usual.periods, earlier, strict=True)],
+        usual.periods_name,
+    )
+    limits = [surge.count.limit or 0.0]
+    if surge.share.limit is not None and surge.share.limit <= 1.0:
+        limits.append(math.ceil(surge.share.limit * max(ended, deaths)))
+    return max(0.0, max(limits) - 1.0), surge.count.why
 
 
 async def read_counts(store: Store, since: float, until: float) -> list[StatisticsRow]:
