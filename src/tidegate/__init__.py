@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from tidegate.codec import Unstorable
     from tidegate.configured import CallArguments, ConfiguredTaskFunction, PreparedTask
     from tidegate.context import Context, Progress, RetryRequested, TaskStopped
+    from tidegate.deadletter.daily_summary import DailySummary, DeathChange, SummaryGroup
+    from tidegate.deadletter.surges import GroupSurge
     from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
     from tidegate.domain.final_hook import FinalState
     from tidegate.domain.retention import ArchiveFormat, QueueRetention, Retention
@@ -98,7 +100,6 @@ if TYPE_CHECKING:
     from tidegate.limits.values import GateState, ParkedBy
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
     from tidegate.operations.history import DeathFilters, GroupFilters, HistoryFilters, StatisticsFilters
-    from tidegate.operations.surges import GroupSurge
     from tidegate.options import EnqueueOptions, FinalFunction
     from tidegate.policy.backlog import WaitKind, WaitReason
     from tidegate.policy.classify import Classifier
@@ -134,11 +135,13 @@ __all__ = [
     "ConfigError",
     "ConfiguredTaskFunction",
     "Context",
+    "DailySummary",
     "DataRemovedError",
     "DeadLetter",
     "DeadLetterAdmin",
     "DeadLetterFilters",
     "DeadLetterReport",
+    "DeathChange",
     "DeathCount",
     "DeathFilters",
     "Drain",
@@ -213,6 +216,7 @@ __all__ = [
     "StoreError",
     "StoreSize",
     "StoreUnavailableError",
+    "SummaryGroup",
     "Surge",
     "SurgeComparison",
     "TableSize",
@@ -283,10 +287,12 @@ _HOMES = {
     "ConfiguredTaskFunction": "tidegate.configured",
     "Context": "tidegate.context",
     "DataRemovedError": "tidegate.errors",
+    "DailySummary": "tidegate.deadletter.daily_summary",
     "DeadLetter": "tidegate.admin.values",
     "DeadLetterAdmin": "tidegate.admin",
     "DeadLetterFilters": "tidegate.operations.dead_letters",
     "DeadLetterReport": "tidegate.operations.dead_letters",
+    "DeathChange": "tidegate.deadletter.daily_summary",
     "DeathCount": "tidegate.admin.history_values",
     "DeathFilters": "tidegate.operations.history",
     "Drain": "tidegate.policy.drain",
@@ -306,7 +312,7 @@ _HOMES = {
     "GateParked": "tidegate.events",
     "GateState": "tidegate.limits.values",
     "GroupFilters": "tidegate.operations.history",
-    "GroupSurge": "tidegate.operations.surges",
+    "GroupSurge": "tidegate.deadletter.surges",
     "Handle": "tidegate.handle",
     "HistoryEntry": "tidegate.values",
     "HistoryFilters": "tidegate.operations.history",
@@ -361,6 +367,7 @@ _HOMES = {
     "StoreError": "tidegate.errors",
     "StoreSize": "tidegate.store.retention_rows",
     "StoreUnavailableError": "tidegate.errors",
+    "SummaryGroup": "tidegate.deadletter.daily_summary",
     "Surge": "tidegate.policy.surge",
     "SurgeComparison": "tidegate.policy.surge",
     "TableSize": "tidegate.store.retention_rows",

@@ -65,3 +65,19 @@ def test_failures_without_a_rule_are_listed_with_the_rule_to_add_until_they_are_
 def test_an_empty_database_has_no_failures(workspace):
     assert "no failure without a rule" in workspace.run("failures", "unknown").stderr
     assert "belongs to no group" in workspace.run("failures", "unknown", "--reviewed", "0123", code=2).stderr
+
+
+def test_the_summary_of_a_day_is_printed_and_written_as_json(workspace):
+    workspace.die(2, failure=CRASH)
+
+    shown = workspace.run("dead", "summary").stdout.splitlines()
+    found = workspace.json("dead", "summary")
+
+    assert shown[0] == "2 deaths in 24 h, 0 the day before"
+    assert shown[1] == "by reason: crash 2 (before: 0)"
+    assert shown[-1].startswith(f"1 group unresolved: {PRINT[:8]} no exception (2)")
+    assert (found["deaths"], found["new"][0]["fingerprint"]) == (2, PRINT)
+
+
+def test_the_summary_of_an_empty_database_has_no_deaths(workspace):
+    assert workspace.run("dead", "summary").stdout == "0 deaths in 24 h, 0 the day before\n"

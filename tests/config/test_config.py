@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tidegate import Tidegate
@@ -10,6 +12,7 @@ from tidegate.domain.retention import QueueRetention, Retention
 from tidegate.domain.spec import Priority
 from tidegate.errors import ConfigError
 from tidegate.internals import core_of
+from tidegate.policy.daily import DailyTime
 from tidegate.worker.settings import Pool, Timings
 
 
@@ -291,3 +294,28 @@ def test_modules_are_a_list_of_modules(load, value):
     with pytest.raises(ConfigError, match=r"tidegate.toml: modules = "):
         load(f"modules = {value}")
     assert load('modules = ["jobs", "billing.tasks"]').modules == ("jobs", "billing.tasks")
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("", DailyTime(8, 0, "UTC")),
+        ('daily_summary = "off"', None),
+        (
+            'daily_summary = "07:30"\ndaily_summary_timezone = "Europe/Berlin"',
+            DailyTime(7, 30, "Europe/Berlin"),
+        ),
+        ('daily_summary_timezone = "Asia/Tokyo"', DailyTime(8, 0, "Asia/Tokyo")),
+    ],
+)
+def test_the_time_of_the_daily_summary_is_set_or_turned_off(
+    tmp_path: Path, text: str, at: DailyTime | None
+) -> None:
+    (tmp_path / "tidegate.toml").write_text(f"[alerts]\n{text}\n")
+    assert load_config(tmp_path, {}).alerts.daily_summary == at
+
+
+def test_a_wrong_time_of_the_daily_summary_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text('[alerts]\ndaily_summary = "25:00"\n')
+    with pytest.raises(ConfigError, match="daily_summary"):
+        load_config(tmp_path, {})

@@ -51,6 +51,7 @@ TABLE: dict[tuple[str, str], str] = {
     ("POST", "/api/v1/dead-letters/groups/{fingerprint}/reopen"): "operator admin, whole",
     ("GET", "/api/v1/failures/unknown"): "viewer operator admin, whole",
     ("POST", "/api/v1/failures/unknown/{fingerprint}/reviewed"): "operator admin, whole",
+    ("GET", "/api/v1/dead-letters/summary"): "viewer operator admin, whole",
     ("GET", "/api/v1/dead-letters/surges"): "viewer operator admin, whole",
     ("GET", "/api/v1/dead-letters/statistics"): "viewer operator admin, whole",
     ("GET", "/api/v1/statistics"): "viewer operator admin, whole",

@@ -10,6 +10,8 @@ from tidegate.admin.history_values import DeathCount, FailureGroup, death_count,
 from tidegate.admin.source import AdminSource
 from tidegate.admin.tasks import MOST_LISTED
 from tidegate.admin.values import DeadLetter, dead_letter, dead_letter_of_task
+from tidegate.deadletter.daily_summary import DailySummary, read_summary
+from tidegate.deadletter.surges import DEFAULT_WINDOW, GroupSurge, SurgeBy, find_surges
 from tidegate.domain.readers import Seconds, choice_option, whole_option
 from tidegate.operations import dead_letters, failure_groups, history
 from tidegate.operations.bulk import redrive_settings
@@ -19,7 +21,6 @@ from tidegate.operations.history import DeathFilters, GroupFilters, Step
 from tidegate.operations.pauses import current_user
 from tidegate.operations.recorded_task import read_recorded
 from tidegate.operations.regression_test import write_test
-from tidegate.operations.surges import DEFAULT_WINDOW, GroupSurge, SurgeBy, find_surges
 from tidegate.operations.tasks import full_id, read_dead_task
 from tidegate.policy.failure_state import FailureState
 from tidegate.store.protocol import Store
@@ -236,6 +237,15 @@ class DeadLetterAdmin:
     def reopen_sync(self, fingerprint: str) -> bool:
         """Same as `reopen`, from sync code."""
         return run_sync(self.reopen(fingerprint))
+
+    async def summary(self) -> DailySummary:
+        """Return the deaths of the last 24 hours against the day before, as the daily summary has them."""
+        store = await self._source.opened_store()
+        return await read_summary(store, await store.now())
+
+    def summary_sync(self) -> DailySummary:
+        """Same as `summary`, from sync code."""
+        return run_sync(self.summary())
 
     async def surges(
         self,

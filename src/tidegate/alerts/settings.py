@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidegate.alerts.rule_settings import RuleSettings
 from tidegate.alerts.rules import RULES
 from tidegate.alerts.sink_settings import LogSink, Sink
+from tidegate.policy.daily import DailyTime
 
 INTERVAL_SECONDS = 15.0
 """Seconds between two passes, over all processes together."""
@@ -29,5 +30,7 @@ class AlertSettings:
     sinks: tuple[Sink, ...] = (LogSink("log"),)
     allowed_hosts: tuple[str, ...] = ()
     """Hosts that sinks may reach although their address is private: names, addresses or networks."""
+    daily_summary: DailyTime | None = field(default_factory=DailyTime)
+    """When the deaths of a day are reported to the sinks; None: never."""
     ping_url: str | None = field(default=None, repr=False)
     """An address that is called once a minute while passes are made: a dead-man switch."""

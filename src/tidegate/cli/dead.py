@@ -23,6 +23,7 @@ from tidegate.cli.dead_export import export_command
 from tidegate.cli.dead_filters import choice_options, filter_options
 from tidegate.cli.dead_states import mute_command, reopen_command, resolve_command
 from tidegate.cli.dead_statistics import groups_command, stats_command
+from tidegate.cli.dead_summary import summary_command
 from tidegate.cli.dead_surges import surges_command
 from tidegate.cli.operation_rendering import print_started
 from tidegate.cli.output import print_json, print_message
@@ -53,6 +54,7 @@ command.add_command(surges_command)
 command.add_command(resolve_command)
 command.add_command(mute_command)
 command.add_command(reopen_command)
+command.add_command(summary_command)
 command.add_command(export_command)
 
 

@@ -15,11 +15,11 @@ from tidegate.cli.formatting import format_since
 from tidegate.cli.output import jsonable, print_json, print_message
 from tidegate.cli.rendering import join_parts, short_ids
 from tidegate.cli.table import print_table
+from tidegate.deadletter.surges import find_surges
 from tidegate.domain.text import counted
 from tidegate.operations import history
 from tidegate.operations.failure_groups import GroupWithState, group_fields, list_groups
 from tidegate.operations.history import STEP_MINUTES, DeathFilters, GroupFilters
-from tidegate.operations.surges import find_surges
 from tidegate.policy.failure_state import FailureState
 from tidegate.store.history_rows import DeathCountRow
 from tidegate.store.protocol import Store

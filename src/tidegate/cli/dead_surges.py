@@ -9,7 +9,7 @@ import click
 from tidegate.cli.common import StoreLocation, json_option, location_options, opened_store, run
 from tidegate.cli.output import print_json, print_message
 from tidegate.cli.table import print_table
-from tidegate.operations.surges import (
+from tidegate.deadletter.surges import (
     DEFAULT_WINDOW,
     SURGE_KEYS,
     GroupSurge,

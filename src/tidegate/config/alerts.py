@@ -25,6 +25,7 @@ from tidegate.alerts.sink_settings import (
 )
 from tidegate.config.table import Table, did_you_mean
 from tidegate.errors import ConfigError, OptionError
+from tidegate.policy.daily import DailyTime, daily_time_option
 
 VARIABLES = (
     "ALERTS_PING_URL",
@@ -38,7 +39,17 @@ VARIABLES = (
 
 T = TypeVar("T")
 
-_KEYS = ("enabled", "interval", "log", "ping_url", "allow_hosts", "rules", "sinks")
+_KEYS = (
+    "enabled",
+    "interval",
+    "log",
+    "ping_url",
+    "allow_hosts",
+    "daily_summary",
+    "daily_summary_timezone",
+    "rules",
+    "sinks",
+)
 _ONLY = "only"
 _COMMON_SINK_KEYS = ("kind", "timeout", "alerts", "tasks", "queues", "functions")
 _SINK_KEYS = {
@@ -76,6 +87,8 @@ def read_alerts(table: Table, base: AlertSettings) -> AlertSettings:
         changes["ping_url"] = _checked(table, lambda: read_url("ping_", _private(table, "ping_url")))
     if "allow_hosts" in table:
         changes["allowed_hosts"] = table.texts("allow_hosts")
+    if "daily_summary" in table or "daily_summary_timezone" in table:
+        changes["daily_summary"] = _checked(table, lambda: _read_daily(table))
     if "rules" in table:
         changes["rules"] = _read_rules(table.table("rules"), base.rules)
     sinks = {sink.name: sink for sink in base.sinks}
@@ -92,6 +105,12 @@ def read_alerts(table: Table, base: AlertSettings) -> AlertSettings:
             )
         sinks[name] = _read_sink(name, settings)
     return replace(base, sinks=tuple(sinks.values()), **changes)
+
+
+def _read_daily(table: Table) -> DailyTime | None:
+    time = table.text("daily_summary") if "daily_summary" in table else "08:00"
+    zone = table.text("daily_summary_timezone") if "daily_summary_timezone" in table else "UTC"
+    return None if time == "off" else daily_time_option("daily_summary", time, zone)
 
 
 def read_alert_variables(variables: Mapping[str, str], base: AlertSettings) -> AlertSettings:

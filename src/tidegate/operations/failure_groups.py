@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tidegate.deadletter.group_states import OPEN, GroupState, read_states
 from tidegate.domain.readers import Seconds, positive_option, require_names
 from tidegate.domain.text import storable
 from tidegate.errors import OptionError
 from tidegate.operations.fingerprints import known_fingerprint, optional_fingerprint
 from tidegate.operations.history import GroupFilters, HistoryFilters, history_range, names_of_deaths, range_of
-from tidegate.policy.failure_state import FailureState, muted_state, resolved_state
+from tidegate.policy.failure_state import FailureState
 from tidegate.policy.suggest_rule import suggest_rule
 from tidegate.store.failure_rows import FailureMark, MarkKind, UnknownFailureRow
 from tidegate.store.history_rows import FailureGroupRow
@@ -20,24 +21,6 @@ from tidegate.store.protocol import Store
 _NOTE_LIMIT = 500
 _FETCHED = 1_000
 """Groups that are read to find those of one state."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupState:
-    """The state of a group of failures, and who set it."""
-
-    state: FailureState
-    is_reopened: bool = False
-    """A task died of it after it was resolved."""
-    marked_at: float | None = None
-    """When a person resolved or muted it last."""
-    marked_by: str = ""
-    note: str = ""
-    until_at: float | None = None
-    """When a mute ends; None: never."""
-
-
-OPEN = GroupState(FailureState.OPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +60,6 @@ async def list_groups(
     states = await read_states(store)
     found = [GroupWithState(group, states.get(group.fingerprint, OPEN)) for group in groups]
     return [each for each in found if state is None or each.state.state is state][:limit]
-
-
-async def read_states(store: Store) -> dict[str, GroupState]:
-    """Return the state of each group that was ever resolved or muted, by fingerprint."""
-    now = await store.now()
-    return {
-        mark.fingerprint: state_of(mark, now)
-        for mark in await store.list_failure_marks()
-        if mark.kind is not MarkKind.REVIEWED
-    }
-
-
-def state_of(mark: FailureMark, now: float) -> GroupState:
-    """Return the state of a group that was resolved or muted."""
-    if mark.kind is MarkKind.MUTED:
-        state = muted_state(mark.until_at, now)
-    else:
-        state = resolved_state(mark.marked_at, mark.last_death_at)
-    is_reopened = mark.kind is MarkKind.RESOLVED and state is FailureState.OPEN
-    return GroupState(state, is_reopened, mark.marked_at, mark.marked_by, mark.note, mark.until_at)
 
 
 async def resolve(store: Store, fingerprint: str, *, by: str, note: str = "") -> str:

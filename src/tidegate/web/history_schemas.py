@@ -129,6 +129,43 @@ class SurgesOut(msgspec.Struct):
     surges: list[GroupSurgeOut]
 
 
+class DeathChangeOut(msgspec.Struct):
+    """How many tasks died of one reason or in one function, against the day before."""
+
+    name: str
+    deaths: int
+    day_before: int
+
+
+class SummaryGroupOut(msgspec.Struct):
+    """A group of failures in a summary."""
+
+    fingerprint: str
+    error_class: str
+    frame: str
+    deaths: int
+
+
+class DailySummaryOut(msgspec.Struct):
+    """The deaths of 24 hours against the day before."""
+
+    since: float
+    until: float
+    deaths: int
+    day_before: int
+    reasons: list[DeathChangeOut]
+    functions: list[DeathChangeOut]
+    surges: list[str]
+    """A sentence for each function whose deaths surge."""
+    new: list[SummaryGroupOut]
+    """Groups without a death in the 35 days before."""
+    reopened: list[SummaryGroupOut]
+    unresolved: list[SummaryGroupOut]
+    """Open groups with a death in the last seven days."""
+    text: str
+    """The summary in one line."""
+
+
 class StatisticsRowOut(msgspec.Struct):
     """What happened to the tasks of one queue, function and upstream in one period."""
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from tidegate.domain.text import redacted_text
+from tidegate.store.alert_rows import NewNotice
+from tidegate.store.common.alerts import add_notices
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
 from tidegate.store.failure_rows import FailureMark, MarkKind, UnknownFailureRow
@@ -80,11 +82,16 @@ async def is_day_reported(db: Session, day: str) -> bool:
     return await db.value(db.sql("claim_daily_summary")["reported"], day) is not None
 
 
-async def claim_daily_summary(db: Session, day: str, *, keep_from: str) -> bool:
-    """Record that this process reports a day; return whether no other one has. Forget older days."""
+async def claim_daily_summary(
+    db: Session, day: str, *, keep_from: str, notices: Sequence[NewNotice] = ()
+) -> bool:
+    """Store the messages about a day, unless another process has; return whether this one did."""
     sql = db.sql("claim_daily_summary")
     await db.run(sql["old"], keep_from)
-    return await db.run(sql["claim"], day, db.at) > 0
+    is_first = await db.run(sql["claim"], day, db.at) > 0
+    if is_first and notices:
+        await add_notices(db, notices)
+    return is_first
 
 
 def _latest(*moments: float | None) -> float | None:

@@ -9,6 +9,7 @@ from tidegate.domain.spec import Priority
 from tidegate.policy.backlog import UnservedReason
 from tidegate.policy.surge import Window
 from tidegate.policy.work import Work
+from tidegate.store.alert_rows import NewNotice
 from tidegate.store.failure_rows import FailureMark, MarkKind, UnknownFailureRow
 from tidegate.store.history_rows import (
     DeathCountRow,
@@ -233,8 +234,10 @@ class Statistics(Protocol):
     async def is_day_reported(self, day: str) -> bool:
         """Return whether the daily summary of a day was reported."""
 
-    async def claim_daily_summary(self, day: str, *, keep_from: str) -> bool:
-        """Record that this process reports a day; return whether no other one has.
+    async def claim_daily_summary(
+        self, day: str, *, keep_from: str, notices: Sequence[NewNotice] = ()
+    ) -> bool:
+        """Store the messages about a day, unless another process has; return whether this one did.
 
         Days before `keep_from` are forgotten.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import msgspec
@@ -9,12 +10,18 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidegate.deadletter.daily_summary import read_summary
 from tidegate.operations import failure_groups, history
 from tidegate.operations.failure_groups import group_fields, unknown_fields
 from tidegate.operations.history import GroupFilters, HistoryFilters
 from tidegate.policy.failure_state import FailureState
 from tidegate.web.api_context import ApiContext, json_response
-from tidegate.web.history_schemas import FailureGroupsOut, GroupStateOut, UnknownFailuresOut
+from tidegate.web.history_schemas import (
+    DailySummaryOut,
+    FailureGroupsOut,
+    GroupStateOut,
+    UnknownFailuresOut,
+)
 from tidegate.web.protected_routes import (
     OPERATORS,
     READERS,
@@ -36,6 +43,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     """Register the routes."""
     _add_group_routes(api, context)
     _add_unknown_routes(api, context)
+    _add_summary_route(api, context)
 
 
 def _add_group_routes(api: ProtectedRouter, context: ApiContext) -> None:
@@ -121,6 +129,20 @@ def _add_group_routes(api: ProtectedRouter, context: ApiContext) -> None:
         answer = [(fingerprint, state.value)]
         await context.audit.record_action(principal_of(request), "failure group", answer, note)
         return json_response(GroupStateOut(fingerprint, state.value))
+
+
+def _add_summary_route(api: ProtectedRouter, context: ApiContext) -> None:
+    @api.route(
+        "GET",
+        "/api/v1/dead-letters/summary",
+        AccessRule(READERS, all_tenants=True),
+        responses={200: ResponseSpec("The summary", DailySummaryOut)},
+    )
+    async def summarise_deaths(request: Request) -> Response:
+        """Return the deaths of the last 24 hours against the day before, surges and groups to look at."""
+        store = await context.store()
+        found = await read_summary(store, await store.now())
+        return json_response(msgspec.convert(asdict(found) | {"text": found.text}, DailySummaryOut))
 
 
 def _add_unknown_routes(api: ProtectedRouter, context: ApiContext) -> None:

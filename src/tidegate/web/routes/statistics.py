@@ -6,10 +6,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.operations import history, surges
+from tidegate.deadletter import surges
+from tidegate.deadletter.surges import SurgeBy, surge_fields
+from tidegate.operations import history
 from tidegate.operations.history import DeathFilters, StatisticsFilters, Step
 from tidegate.operations.statistics import period_fields
-from tidegate.operations.surges import SurgeBy, surge_fields
 from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.history_schemas import (
     DeathCountOut,

@@ -1,6 +1,7 @@
-"""The two jobs of alerts: one evaluates, one sends. Supervisors, schedulers and `tidegate web` run them.
+"""The jobs of alerts: one evaluates, one sends, one makes the daily summary.
 
-Each process tries often. The store lets one of them make each pass, and gives each message to one of them.
+Supervisors, schedulers and `tidegate web` run them. Each process tries often. The store lets one of them make
+each pass, and gives each message to one of them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from tidegate.alerts.evaluation import evaluate_if_due
 from tidegate.alerts.settings import AlertSettings
 from tidegate.domain.ids import IdMaker
 from tidegate.store.protocol import Store
+from tidegate.worker.maintenance.daily_summary import DailySummaryJob
 from tidegate.worker.maintenance.job import MaintenanceJob
 
 _TRIES_PER_PASS = 3.0
 _PASSES_PER_PING = 4
 """The dead-man URL is called after every fourth pass: once a minute."""
 _DELIVERY_SECONDS = 5.0
+_SUMMARY_SECONDS = 60.0
 
 
 class AlertJobs:
@@ -41,10 +44,12 @@ class AlertJobs:
         self._make_id = IdMaker(lambda: time.time_ns() // 1_000_000, rng.getrandbits)
         self._delivery = Delivery(store, settings, clock=time.time, rng=rng)
         self._is_ping_due = False
+        self._daily_summary = DailySummaryJob(store, settings)
         self._send_job = MaintenanceJob("alert messages", _DELIVERY_SECONDS, self._send, rng=rng)
         self.jobs = (
             MaintenanceJob("alerts", settings.interval / _TRIES_PER_PASS, self._evaluate, rng=rng),
             self._send_job,
+            MaintenanceJob("daily summary", _SUMMARY_SECONDS, self._summarise, rng=rng),
         )
         """Started and stopped by their owner."""
 
@@ -61,6 +66,12 @@ class AlertJobs:
             self._is_ping_due = self._is_ping_due or done.number % _PASSES_PER_PING == 0
             if self._is_ping_due or done.changes.opened or done.changes.ended:
                 self._send_job.wake()
+        return False
+
+    async def _summarise(self) -> bool:
+        at = self._settings.daily_summary
+        if at is not None and await self._daily_summary.report_if_due(at):
+            self._send_job.wake()
         return False
 
     async def _send(self) -> bool:

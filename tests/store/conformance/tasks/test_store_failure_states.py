@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from store_build import FAILED, START, Build, SettableClock, dead, retrying, succeeded
 
+from tidegate.deadletter.group_states import read_states
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.fingerprint import fingerprint_of
 from tidegate.errors import OptionError
@@ -70,7 +71,7 @@ async def test_another_failure_does_not_open_a_resolved_group(build: Build, cloc
     await failure_groups.resolve(build.store, PRINT, by="ada")
     clock.advance(1)
     await die(build, unknown())
-    states = await failure_groups.read_states(build.store)
+    states = await read_states(build.store)
     assert {name: each.state for name, each in states.items()} == {PRINT: FailureState.RESOLVED}
 
 

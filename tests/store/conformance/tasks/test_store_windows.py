@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from store_build import START, Build, SettableClock, dead, succeeded
 
+from tidegate.deadletter.surges import find_surges, surge_fields
 from tidegate.domain.failure import Failure, Reason, Verdict
-from tidegate.operations.surges import find_surges, surge_fields
 from tidegate.policy.surge import Window
 from tidegate.store.history_rows import WindowDeaths, WindowEnded
 
