@@ -2,5 +2,5 @@
 
 `observation` has the numbers, `rules` says what is measured, and `episodes` decides what opens and ends;
 these three are pure. `reading` reads the numbers, `evaluation` makes a pass, `delivery` sends what a pass
-stored, and `sinks/` has one file for each way to send it.
+stored, `task_messages` adds messages about final tasks, and `sinks/` has one file for each way to send it.
 """

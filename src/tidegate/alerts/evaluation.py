@@ -11,6 +11,7 @@ from tidegate.alerts.messages import notices_of
 from tidegate.alerts.reading import read_observation
 from tidegate.alerts.rules import measure
 from tidegate.alerts.settings import AlertSettings
+from tidegate.alerts.task_messages import read_task_messages
 from tidegate.alerts.usual import Usual, is_current, read_usual, usual_from_json
 from tidegate.store.alert_rows import AlertPass, PassResult
 from tidegate.store.protocol import Store
@@ -47,6 +48,7 @@ async def evaluate_if_due(
     begun = await store.begin_alert_pass(evaluator, interval_seconds=settings.interval)
     if begun is None:
         return None
+    last = await store.get_last_alert_pass()
     usual, stored = await _usual(store, begun)
     runs, calls = (int(settings.rules[name].limit) for name in ("task_runs", "task_calls"))
     seen = await read_observation(store, begun.at, usual, runs=runs, calls=calls)
@@ -62,7 +64,10 @@ async def evaluate_if_due(
     result = PassResult(
         episodes=changes.saved,
         dropped=[each.id for each in changes.dropped],
-        notices=notices_of(changes.opened, changes.ended, settings.sinks),
+        notices=[
+            *notices_of(changes.opened, changes.ended, settings.sinks),
+            *await read_task_messages(store, settings.sinks, last.finished_at, begun.at),
+        ],
         usual_json=stored,
     )
     if not await store.end_alert_pass(begun.number, result):

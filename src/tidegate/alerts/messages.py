@@ -81,9 +81,9 @@ def alert_body(kind: str, episode: Episode) -> str:
         "value": _finite(episode.value),
         "limit": _finite(episode.threshold),
         "unit": "" if rule is None else str(rule.unit),
-        "since": _moment(episode.first_at),
-        "opened_at": _moment(episode.opened_at),
-        "ended_at": _moment(episode.ended_at),
+        "since": moment(episode.first_at),
+        "opened_at": moment(episode.opened_at),
+        "ended_at": moment(episode.ended_at),
         "text": text_of(episode),
         "command": command_of(episode),
     }
@@ -99,7 +99,7 @@ def test_body(now: float) -> str:
 
 def body_of(kind: str, at: float, data: dict[str, Any]) -> str:
     """Return the JSON of a message as Standard Webhooks has it: type, timestamp and data."""
-    return msgspec.json.encode({"type": kind, "timestamp": _moment(at), "data": data}).decode()
+    return msgspec.json.encode({"type": kind, "timestamp": moment(at), "data": data}).decode()
 
 
 def _short(text: str) -> str:
@@ -110,7 +110,8 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _moment(at: float | None) -> str | None:
+def moment(at: float | None) -> str | None:
+    """Return a moment as messages have it: ISO 8601 in UTC; None for None."""
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

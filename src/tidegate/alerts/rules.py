@@ -242,7 +242,7 @@ _ALL = (
         "tasks that died in the last ten minutes: {value}",
         "tidegate dead groups --queue {subject} --since 1h",
         _dead_surge,
-        RuleSettings(5, Severity.CRITICAL, clear_seconds=5 * _MINUTE),
+        RuleSettings(8, Severity.CRITICAL, clear_seconds=5 * _MINUTE),
     ),
     Rule(
         "run_time",

@@ -188,6 +188,22 @@ class BusyTask:
 
 
 @dataclass(frozen=True, slots=True)
+class NewlyFinalTask:
+    """A task that became final."""
+
+    task_id: str
+    state: str
+    """`dead`, `succeeded` or `cancelled`."""
+    queue: str
+    function: str
+    tenant: str
+    run: int
+    reason: str
+    """Why it died; empty if it did not."""
+    finished_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Connections:
     """How many connections a database server has, and may have."""
 

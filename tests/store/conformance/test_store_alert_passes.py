@@ -11,11 +11,14 @@ import msgspec
 import pytest
 from store_build import START, Build, SettableClock, dead, retrying, succeeded
 
+from tidegate.alerts import task_messages
 from tidegate.alerts.evaluation import evaluate_if_due
 from tidegate.alerts.settings import AlertSettings, default_rules
+from tidegate.alerts.sink_settings import LogSink, TaskMessages
 from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import CallFailure, Failure, Reason, Verdict
 from tidegate.domain.schedule import ScheduledTask, ScheduleRule
+from tidegate.domain.states import State
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.store.alert_rows import ANY, ClaimedNotice
 from tidegate.store.protocol import Store
@@ -278,3 +281,46 @@ async def test_a_slow_pass_that_was_overtaken_sends_nothing(
     assert slow is None
     assert len(quick.sent("dead_surge")) == 1
     assert all(each.id != "late" for each in await store.list_current_episodes())
+
+
+async def test_a_sink_gets_each_final_task_that_it_wants_once(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    wanted = TaskMessages(("dead", "succeeded"), functions=("app:work",))
+    passes = Evaluator(store, clock, AlertSettings(sinks=(LogSink("log", sends_alerts=False, tasks=wanted),)))
+    worker = await build.worker(lease=1e6)
+    before = await build.in_state(State.DEAD, queue="main")
+    await passes.step()
+    lost, done = await build.running(2, worker=worker, queue="main", args=b'{"key":"secret"}')
+    await build.in_state(State.CANCELLED, queue="main")
+    await build.done(dead(lost.fence), succeeded(done.fence))
+    await passes.step(20)
+    kinds = {(each.kind, msgspec.json.decode(each.body)["data"]["task_id"]) for each in passes.messages}
+    assert kinds == {("task.dead", lost.fence.task_id), ("task.succeeded", done.fence.task_id)}
+    assert len(passes.messages) == 2
+    assert before not in {task_id for _, task_id in kinds}
+    assert all("secret" not in each.body and "connection reset" not in each.body for each in passes.messages)
+    await store.redrive([lost.fence.task_id])
+    (again,) = await build.claim(worker, 1, queues=("main",))
+    await build.done(dead(again.fence))
+    await passes.step()
+    assert len(passes.messages) == 3
+    assert len({each.id for each in passes.messages}) == 3
+
+
+async def test_final_tasks_of_more_than_a_page_are_all_sent_also_after_a_time_without_passes(
+    store: Store, build: Build, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_messages, "_PAGE", 3)
+    passes = Evaluator(
+        store,
+        clock,
+        AlertSettings(sinks=(LogSink("log", sends_alerts=False, tasks=TaskMessages(("dead",))),)),
+    )
+    worker = await build.worker(lease=1e6)
+    await passes.step()
+    tasks = await build.running(8, worker=worker, queue="main")
+    await build.done(*(dead(task.fence) for task in tasks))
+    clock.advance(7_200.0)
+    await passes.step()
+    assert len(passes.messages) == 8

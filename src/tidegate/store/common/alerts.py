@@ -17,6 +17,7 @@ from tidegate.store.alert_rows import (
     Episode,
     EpisodeState,
     LastPass,
+    NewlyFinalTask,
     NewNotice,
     PassResult,
     Severity,
@@ -28,6 +29,8 @@ from tidegate.store.common.text import storable
 
 EPISODES_KEPT_SECONDS = 30 * 86_400.0
 NOTICES_KEPT_SECONDS = 7 * 86_400.0
+_FIRST_ID = "00000000-0000-0000-0000-000000000000"
+"""Comes before every task id."""
 
 
 async def is_pass_due(db: Session, interval_seconds: float) -> bool:
@@ -149,6 +152,21 @@ async def list_busy_tasks(db: Session, *, runs: int, calls: int, limit: int = 20
     """Return unfinished tasks that ran or called very often."""
     rows = await db.rows(db.sql("alerts")["busy_tasks"], runs, calls, limit)
     return [BusyTask(db.text(task_id), *rest) for task_id, *rest in rows]
+
+
+async def list_newly_final_tasks(
+    db: Session,
+    since: float,
+    until: float,
+    *,
+    is_dead: bool,
+    after: NewlyFinalTask | None = None,
+    limit: int = 1_000,
+) -> list[NewlyFinalTask]:
+    """Return tasks that became final in a range, oldest first."""
+    last = (since, db.id(_FIRST_ID)) if after is None else (after.finished_at, db.id(after.task_id))
+    rows = await db.rows(db.sql("alerts")["died" if is_dead else "finished"], since, until, limit, *last)
+    return [NewlyFinalTask(db.text(task_id), *rest) for task_id, *rest in rows]
 
 
 async def get_connections(db: Session) -> Connections | None:

@@ -336,6 +336,7 @@ class CommonStore(Store):
     list_disabled_sinks = read(alerts.list_disabled_sinks)
     list_worker_ends = read(alerts.list_worker_ends)
     list_busy_tasks = read(alerts.list_busy_tasks)
+    list_newly_final_tasks = read(alerts.list_newly_final_tasks)
     get_connections = read(alerts.get_connections)
 
     # --- upstreams ---

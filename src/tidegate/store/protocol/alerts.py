@@ -14,6 +14,7 @@ from tidegate.store.alert_rows import (
     DisabledSink,
     Episode,
     LastPass,
+    NewlyFinalTask,
     NewNotice,
     PassResult,
     UnsentNotices,
@@ -91,6 +92,25 @@ class Alerts(Protocol):
         """Return unfinished tasks that ran more than `runs` times or made more than `calls` calls.
 
         Tasks of up to 20 runs and 100 calls are never returned: they are in no index.
+        """
+
+    async def list_newly_final_tasks(
+        self,
+        since: float,
+        until: float,
+        *,
+        is_dead: bool,
+        after: NewlyFinalTask | None = None,
+        limit: int = 1_000,
+    ) -> list[NewlyFinalTask]:
+        """Return tasks that became final after `since` and not after `until`, oldest first.
+
+        Args:
+            since: Moment.
+            until: Moment.
+            is_dead: True: those that are dead; False: those that succeeded or were cancelled.
+            after: The last one of the page before; None for the first page.
+            limit: How many at most.
         """
 
     async def get_connections(self) -> Connections | None:

@@ -251,3 +251,24 @@ LIMIT $3
 SELECT
     (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
     current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
+
+-- name: died
+-- 1 since when, 2 until when, 3 how many at most, 4 the last moment and 5 the last id of the page before
+SELECT task_id, 'dead', queue, function, tenant, run, reason, failed_at
+FROM /*schema*/dead
+WHERE failed_at > $1::float8
+    AND failed_at <= $2::float8
+    AND (failed_at, task_id) > ($4::float8, $5::uuid)
+ORDER BY failed_at, task_id
+LIMIT $3
+
+-- name: finished
+-- 1 to 5 as above
+SELECT a.task_id, a.state, t.queue, t.function, t.tenant, a.run, '', a.finished_at
+FROM /*schema*/archive AS a
+JOIN /*schema*/task AS t ON t.id = a.task_id
+WHERE a.finished_at > $1::float8
+    AND a.finished_at <= $2::float8
+    AND (a.finished_at, a.task_id) > ($4::float8, $5::uuid)
+ORDER BY a.finished_at, a.task_id
+LIMIT $3

@@ -239,3 +239,24 @@ LIMIT ?3
 -- name: connections
 -- A file has no limit of connections.
 SELECT NULL, NULL
+
+-- name: died
+-- 1 since when, 2 until when, 3 how many at most, 4 the last moment and 5 the last id of the page before
+SELECT task_id, 'dead', queue, function, tenant, run, reason, failed_at
+FROM dead
+WHERE failed_at > ?1
+    AND failed_at <= ?2
+    AND (failed_at, task_id) > (?4, ?5)
+ORDER BY failed_at, task_id
+LIMIT ?3
+
+-- name: finished
+-- 1 to 5 as above
+SELECT a.task_id, a.state, t.queue, t.function, t.tenant, a.run, '', a.finished_at
+FROM archive AS a
+CROSS JOIN task AS t ON t.id = a.task_id
+WHERE a.finished_at > ?1
+    AND a.finished_at <= ?2
+    AND (a.finished_at, a.task_id) > (?4, ?5)
+ORDER BY a.finished_at, a.task_id
+LIMIT ?3

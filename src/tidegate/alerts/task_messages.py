@@ -1,0 +1,87 @@
+"""Messages about tasks that became final, for the sinks that want them.
+
+Each pass reads what became final since the last one ended, and a little more: a transaction may commit after
+its moment. The message's id follows from task, run and sink, so what is read twice is stored once. The
+messages are stored with the end of the pass, all or nothing, so none is lost if the process dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from tidegate.alerts.messages import body_of, moment, notice
+from tidegate.alerts.sink_settings import Sink
+from tidegate.domain.text import one_line
+from tidegate.store.alert_rows import NewlyFinalTask, NewNotice
+from tidegate.store.protocol import Store
+
+OVERLAP_SECONDS = 120.0
+"""Longer than any transaction that ends a run may take."""
+_PAGE = 1_000
+
+
+async def read_task_messages(
+    store: Store, sinks: Sequence[Sink], since: float | None, now: float
+) -> list[NewNotice]:
+    """Return the messages about tasks that became final.
+
+    Args:
+        store: Has the tasks.
+        sinks: Those that want none cost nothing.
+        since: When the last pass ended; None if there was none, so that nothing old is sent.
+        now: The present moment.
+    """
+    wanted = [sink for sink in sinks if sink.tasks.states]
+    if not wanted or since is None:
+        return []
+    states = {state for sink in wanted for state in sink.tasks.states}
+    found = []
+    async for task in _final_tasks(store, states, since - OVERLAP_SECONDS, now):
+        found += [_message(sink, task) for sink in wanted if _wants(sink, task)]
+    return found
+
+
+async def _final_tasks(
+    store: Store, states: set[str], since: float, now: float
+) -> AsyncIterator[NewlyFinalTask]:
+    for is_dead in (True, False):
+        if not states & ({"dead"} if is_dead else {"succeeded", "cancelled"}):
+            continue
+        after: NewlyFinalTask | None = None
+        while page := await store.list_newly_final_tasks(
+            since, now, is_dead=is_dead, after=after, limit=_PAGE
+        ):
+            for task in page:
+                yield task
+            after = page[-1]
+            if len(page) < _PAGE:
+                break
+
+
+def _wants(sink: Sink, task: NewlyFinalTask) -> bool:
+    chosen = sink.tasks
+    return (
+        task.state in chosen.states
+        and (not chosen.queues or task.queue in chosen.queues)
+        and (not chosen.functions or task.function in chosen.functions)
+    )
+
+
+def _message(sink: Sink, task: NewlyFinalTask) -> NewNotice:
+    reason = f": {task.reason}" if task.reason else ""
+    text = one_line(f"[task] {task.function} {task.task_id} in queue {task.queue} is {task.state}{reason}")
+    data = {
+        "task_id": task.task_id,
+        "function": task.function,
+        "queue": task.queue,
+        "tenant": task.tenant or None,
+        "state": task.state,
+        "run": task.run,
+        "reason": task.reason or None,
+        "finished_at": moment(task.finished_at),
+        "severity": "warning",
+        "text": text,
+        "command": f"tidegate tasks show {task.task_id}",
+    }
+    kind = f"task.{task.state}"
+    return notice(sink.name, f"{task.task_id} {task.run}", kind, body_of(kind, task.finished_at, data))
