@@ -1,4 +1,4 @@
-"""Alerts: who evaluates, episodes, notices, mutes, and what only alerts read."""
+"""Alerts: who evaluates them, episodes, notices, mutes, and reads that only alerts need."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def list_worker_ends(db: Session) -> list[WorkerEnd]:
 
 
 async def list_busy_tasks(db: Session, *, runs: int, calls: int, limit: int = 20) -> list[BusyTask]:
-    """Return unfinished tasks that ran or called very often."""
+    """Return unfinished tasks with many runs or many calls."""
     rows = await db.rows(db.sql("alerts")["busy_tasks"], runs, calls, limit)
     return [BusyTask(db.text(task_id), *rest) for task_id, *rest in rows]
 

@@ -180,14 +180,14 @@ def build_counters(
 def build_claimed_task(
     row: Sequence[Any], now: float, format_id: FormatId, admitted: Admission = _FREE
 ) -> ClaimedTask:
-    """Return a task claimed now, from its stored columns and from what the limits grant it."""
+    """Return a task claimed now, from its stored columns and from the slot that the limits grant it."""
     # The row is a plain tuple with the fields of `StoredClaim`: reading 26 fields by name costs a third more.
     (
         task_id, run, function, queue, priority, upstream, tenant, args, codec_tag, attempts, parks, crashes,
         losses, releases, rules, enqueued_at, ready_at, first_started_at, parked_at, paused, deadline_at,
         timeout_seconds, total_timeout_seconds, max_attempts, labels, last_failure,
     ) = row  # fmt: skip
-    # In the order of the fields, for the same reason.
+    # The arguments are in the order of the fields, for the same reason.
     return ClaimedTask(
         Fence(format_id(task_id), run + 1),
         function,
@@ -260,7 +260,10 @@ def build_dead_letter(row: StoredDeadLetter, format_id: FormatId) -> DeadLetterR
 
 
 def last_failure_of(stored: str) -> LastFailure:
-    """Return the failure that a claim read; a value that only a newer version knows counts as unknown."""
+    """Return the failure that a claim read.
+
+    Its verdict and reason are unknown if only a newer version knows them.
+    """
     verdict, reason, message, run, at = msgspec.json.decode(stored, type=tuple[str, str, str, int, float])
     return LastFailure(
         Reason(reason) if reason in _REASONS else Reason.UNKNOWN,
@@ -272,7 +275,7 @@ def last_failure_of(stored: str) -> LastFailure:
 
 
 def _spent(now: float, first_started_at: float | None, parked_at: float | None, paused: float) -> float:
-    """Return the seconds since the first start, without the time it waited for an upstream."""
+    """Return the seconds since the task's first start, without the time it waited for an upstream."""
     if first_started_at is None:
         return 0.0
     until = now if parked_at is None else parked_at

@@ -1,4 +1,4 @@
-"""What people want of queues, functions and workers."""
+"""Orders of people to queues, functions and workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.store.controls import ControlKind, ControlReport, ControlRow
 
 
 async def pause(db: Session, kind: PauseKind, name: str, *, by: str, why: str) -> bool:
-    """Pause a queue or function; return whether it was not paused before."""
+    """Pause a queue or function; return False if already paused."""
     values = (str(kind), storable(name), db.at, storable(by), storable(why))
     return await db.run(db.sql("controls")["pause"], *values) > 0
 
@@ -22,28 +22,28 @@ async def resume(db: Session, kind: PauseKind, name: str) -> bool:
 
 
 async def list_pauses(db: Session) -> list[Pause]:
-    """Return every pause: first of queues, then of functions, each by name."""
+    """Return every pause: first those of queues, then those of functions, each ordered by name."""
     return [Pause(PauseKind(kind), *rest) for kind, *rest in await db.rows(db.sql("controls")["pauses"])]
 
 
 async def set_control(
     db: Session, kind: ControlKind, name: str, value: int | None, *, by: str, why: str
 ) -> int:
-    """Store what is wanted; return the version of the row."""
+    """Store an order; return the version of its row."""
     values = (str(kind), storable(name), value, db.at, storable(by), storable(why))
     version: int = await db.value(db.sql("controls")["set"], *values)
     return version
 
 
 async def list_controls(db: Session) -> list[ControlRow]:
-    """Return everything that is wanted, by kind and name."""
+    """Return all orders, ordered by kind and name."""
     return [
         ControlRow(ControlKind(kind), *rest) for kind, *rest in await db.rows(db.sql("controls")["controls"])
     ]
 
 
 async def report_controls(db: Session, reports: Sequence[ControlReport]) -> None:
-    """Store what workers have applied. A report of an older version changes nothing."""
+    """Store which orders workers have applied. A report on an older version changes nothing."""
     rows = [
         (str(each.kind), storable(each.name), storable(each.reporter), each.version, storable(each.answer))
         for each in reports
@@ -52,7 +52,7 @@ async def report_controls(db: Session, reports: Sequence[ControlReport]) -> None
 
 
 async def list_control_reports(db: Session, kind: ControlKind, name: str) -> list[ControlReport]:
-    """Return the reports on one row, by reporter."""
+    """Return the reports on one order, ordered by reporter."""
     rows = await db.rows(db.sql("controls")["reports"], str(kind), storable(name))
     return [
         ControlReport(kind, name, reporter, version, answer, at) for reporter, version, at, answer in rows

@@ -19,8 +19,8 @@ async def list_dead_letters(
 ) -> list[DeadLetterRow]:
     """Return dead letters, latest failure first, starting after the id `after`.
 
-    `after` may be a task that was redriven since. If it was purged, this returns the first page again, so
-    that a loop that purges each page comes to its end; not if `after_failed_at` is given.
+    `after` may be a task that was redriven since. If that task was purged and `after_failed_at` is not given,
+    the first page is returned again, so that a loop that purges each page reaches every letter.
     """
     if _excludes_dead(task_filter):
         return []
@@ -42,7 +42,7 @@ async def count_dead_letters(db: Session, task_filter: TaskFilter) -> int:
 
 
 def history_note(terms: RedriveTerms, *, has_new_args: bool) -> str:
-    """Return what the history of a redriven task says about its redrive."""
+    """Return the text about a redrive for the history of its task."""
     return ", ".join(filter(None, (terms.note, "with new arguments" if has_new_args else "")))
 
 

@@ -1,4 +1,4 @@
-"""Deaths: counted when they happen, by reason and fingerprint, and read by period."""
+"""Deaths: count them when they happen, by reason and fingerprint, and read the counts by period."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class DeathTotals:
     _tasks: dict[_Group, list[Any]] = field(default_factory=dict)
 
     def add(self, task_id: Any, run: EndedRunRow, transition: TaskTransition) -> None:
-        """Count the death of a task, by its id in stored form, and describe a failure with a fingerprint."""
+        """Count the death of a task, and keep the failure if it has a fingerprint.
+
+        The id is in stored form.
+        """
         found = transition.fingerprint
         if found is None:
             return
@@ -43,7 +46,10 @@ class DeathTotals:
             self._tasks.setdefault(group, []).append(task_id)
 
     async def write(self, db: Session, now: float) -> None:
-        """Store the counts at the minute of `now`. Without a fingerprint no statement is run."""
+        """Store the counts under the minute of `now`.
+
+        If no failure has a fingerprint, no statement is run.
+        """
         if not self._groups:
             return
         sql = db.sql("deaths")
@@ -63,7 +69,7 @@ async def describe(db: Session, found: Iterable[Fingerprint]) -> None:
 
 
 async def count_deaths(db: Session, which: HistoryRange, *, step_minutes: int) -> list[DeathCountRow]:
-    """Return the deaths by period, queue, function and reason, oldest first."""
+    """Return the deaths, grouped by period, queue, function and reason, oldest first."""
     first, after = minutes_of(which)
     days = days_of(first, after, step_minutes, await db.now())
     rows = await db.rows(
@@ -103,7 +109,7 @@ async def list_failure_groups(
     fingerprint: str | None = None,
     tenant: str | None = None,
 ) -> list[FailureGroupRow]:
-    """Return the deaths by fingerprint, the most first; with a tenant, its dead letters."""
+    """Return the deaths, grouped by fingerprint, the largest group first; with a tenant, its dead letters."""
     sql, groups, examples = db.sql("deaths"), dict[str, _FailureGroup](), dict[str, Any]()
     rows = await _rows_of_groups(db, which, tenant)
     of_class = None if error_class is None else set(await db.column(sql["of_class"], storable(error_class)))

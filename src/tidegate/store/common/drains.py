@@ -1,4 +1,4 @@
-"""Reads what the drain estimates of the queues are made from."""
+"""Read the data from which the drain estimates of queues are made."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def get_drain_work(
     pauses: Pauses,
     unserved: UnservedReason | None,
 ) -> DrainWork:
-    """Return the work of all queues that is not blocked, with the limits and workers that it meets."""
+    """Return the work of all queues that is not blocked, with the limits and workers that set its pace."""
     sql, minute = db.sql("get_work"), int(now // 60)
     running = {
         (queue, upstream, function, priority): tasks

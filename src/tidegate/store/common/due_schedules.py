@@ -1,4 +1,4 @@
-"""Find the schedules that are due, and store what becomes of their ticks."""
+"""Find the schedules that are due, and store the decisions about their ticks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ async def has_due(db: Session) -> bool:
 async def list_due_schedules(
     db: Session, *, after: tuple[float, str] | None = None, limit: int = 200
 ) -> list[DueSchedule]:
-    """Return at most `limit` schedules with a due tick; on the first page also those with a queued tick."""
+    """Return at most `limit` schedules with a due tick.
+
+    The first page also has all schedules with a queued tick.
+    """
     sql = db.sql("list_due_schedules")
     rows = await db.rows(sql["due"], db.at, *(after or (0.0, "")), limit)
     found = [build_schedule_row(tuple(row)) for row in rows]
@@ -39,7 +42,7 @@ async def list_due_schedules(
 
 
 async def record_firings(db: Session, firings: Sequence[Firing]) -> list[NewTask]:
-    """Store what became of ticks; return the tasks that the caller enqueues in the same transaction."""
+    """Store the decisions about ticks; return the tasks that the caller enqueues in the same transaction."""
     sql, now = db.sql("fire_schedules"), await db.now()
     by_name = {firing.name: firing for firing in sorted(firings, key=lambda firing: firing.name)}
     taken = await db.run_each(sql["take"], [(firing.name, firing.revision) for firing in by_name.values()])

@@ -1,4 +1,4 @@
-"""What people said of groups of failures, failures without a rule, and which days were reported."""
+"""Marks of people on groups of failures, failures that no rule classified, and which days were reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.store.failure_rows import FailureMark, MarkKind, UnknownFailureRow
 
 _SAMPLE_LIMIT = 100
 _DEATH_STATES = (MarkKind.RESOLVED, MarkKind.MUTED)
-"""A group has one of these at most."""
+"""A group has at most one of these marks."""
 
 
 async def mark_failure(
@@ -28,7 +28,7 @@ async def mark_failure(
 
 
 async def unmark_failure(db: Session, fingerprint: str, kinds: Sequence[MarkKind]) -> bool:
-    """Remove marks of a group; return whether there was one."""
+    """Remove marks of a group; return whether it had one of them."""
     return await db.run(db.sql("failure_marks")["clear"], fingerprint, _kinds(kinds)) > 0
 
 
@@ -48,7 +48,7 @@ async def list_failure_marks(db: Session, fingerprint: str | None = None) -> lis
 async def list_unknown_failures(
     db: Session, since: float, until: float, *, function: str | None = None
 ) -> list[UnknownFailureRow]:
-    """Return the attempts without a rule by fingerprint, the most first."""
+    """Return the failed attempts that no rule classified, by fingerprint, the largest group first."""
     sql = db.sql("list_unknown_failures")
     groups = await db.rows(sql["groups"], since, until, function)
     names = [(fingerprint,) for fingerprint, *_ in groups]

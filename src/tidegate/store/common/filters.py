@@ -8,7 +8,7 @@ from tidegate.store.rows import TaskFilter
 
 
 def filter_parameters(task_filter: TaskFilter) -> tuple[str | float | None, ...]:
-    """Return queue, function, tenant, reason, error class, moment and labels as statement parameters."""
+    """Return queue, function, tenant, reason, error class, moment and labels as parameters of a statement."""
     texts = (
         task_filter.queue,
         task_filter.function,
@@ -25,7 +25,7 @@ def filter_parameters(task_filter: TaskFilter) -> tuple[str | float | None, ...]
 
 
 def dead_letter_parameters(task_filter: TaskFilter) -> tuple[str | float | None, ...]:
-    """Return those of `filter_parameters`, and the fingerprint and the moment from which they failed."""
+    """Return the parameters of `filter_parameters`, then the fingerprint and `since`."""
     return (*filter_parameters(task_filter), task_filter.fingerprint, task_filter.since)
 
 

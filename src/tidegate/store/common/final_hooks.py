@@ -44,7 +44,7 @@ def ended_task(task_id: Any, run: EndedRunRow, number: int, transition: TaskTran
 
 
 async def hook_tasks(db: Session, now: float, ended: Iterable[EndedTask]) -> list[NewTask]:
-    """Return the tasks to store for those of these tasks that have a hook."""
+    """Return the hook tasks to store: one for each of the given tasks that has a hook."""
     by_id = {task.id: task for task in ended}
     if not by_id:
         return []
@@ -56,7 +56,7 @@ async def hook_tasks(db: Session, now: float, ended: Iterable[EndedTask]) -> lis
 
 
 def encode_hook(hook: FinalHook | None) -> str | None:
-    """Return a hook as it is stored; None for none."""
+    """Return the stored form of a hook; None if there is no hook."""
     return None if hook is None else msgspec.json.encode(hook).decode()
 
 

@@ -1,4 +1,4 @@
-"""Find fingerprints, and add those that older code left out."""
+"""Find fingerprints, and add fingerprints that older code left out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def find_fingerprints(db: Session, digits: str, *, limit: int = 2) -> list
 
 
 async def has_unnamed(db: Session) -> bool:
-    """Return whether a death or a failure without a rule has no fingerprint."""
+    """Return whether any death or unclassified failure lacks a fingerprint."""
     return await db.value(db.sql("add_fingerprints")["has_unnamed"]) is not None
 
 

@@ -62,7 +62,7 @@ async def locked_row(db: Session, kind: GateKind, name: str) -> GateRow | None:
 
 
 async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
-    """Write these gates. Their rows are locked."""
+    """Write these gates. The caller has locked their rows."""
     rows = [(str(row.kind), storable(row.name), *_to_json(row)) for row in changed]
     await db.run_each(db.sql("gates")["save"], rows, now)
 
@@ -74,7 +74,7 @@ async def in_flight(db: Session, now: float, upstreams: Sequence[str]) -> dict[s
 
 
 async def load_gate_checks(db: Session, now: float, pauses: Pauses = NO_PAUSES) -> GateChecks:
-    """Return the checks of all gates, read without a lock, and of these pauses."""
+    """Return the checks of these pauses and of all gates, which are read without a lock."""
     all_rows = await rows(db)
     return GateChecks(all_rows, await in_flight(db, now, upstreams_to_count(all_rows, now)), now, pauses)
 
@@ -106,12 +106,12 @@ async def record_limits(db: Session, upstream: str, observed: Sequence[ObservedL
 
 
 async def apply_successes(db: Session, upstream: str, successes: SuccessfulRuns) -> None:
-    """Apply successful runs to the gate of an upstream that has one."""
+    """Apply successful runs to the gate of an upstream, if it has a gate."""
     await _update(db, upstream, lambda found, now: apply_success(found, now, successes))
 
 
 async def report_success(db: Session, upstream: str) -> None:
-    """Apply a successful call to the gate of an upstream that has one: the gate forgets its failures."""
+    """Apply a successful call to the gate of an upstream, if it has a gate: the gate forgets its failures."""
     found = next(
         (row for row in await rows(db) if (row.kind, row.name) == (GateKind.UPSTREAM, upstream)), None
     )
@@ -125,7 +125,7 @@ async def apply_unused_probe(db: Session, upstream: str, began_at: float) -> Non
 
 
 async def apply_probe(db: Session, upstream: str, seconds: float, *, is_good: bool) -> None:
-    """Apply a probe that began `seconds` ago: it opens the gate, or leaves it to the next probe."""
+    """Apply a probe that began `seconds` ago: a good probe opens the gate, otherwise another may follow."""
     if is_good:
         await apply_successes(db, upstream, SuccessfulRuns(seconds, 1, is_probe=True))
     else:
@@ -152,7 +152,7 @@ async def declare_limits(db: Session, declared: Sequence[LimitDeclaration]) -> l
 
 
 async def set_limits(db: Session, upstream: str, limits: Limits) -> bool:
-    """Give an upstream other limits; return whether the upstream exists."""
+    """Give an upstream new limits; return whether the upstream exists."""
     found = await locked_row(db, GateKind.UPSTREAM, upstream)
     if found is None:
         return False
@@ -164,7 +164,7 @@ async def set_limits(db: Session, upstream: str, limits: Limits) -> bool:
 
 
 async def set_function_limits(db: Session, function: str, limits: Limits | None) -> None:
-    """Give a function another rate limit; None removes what is stored."""
+    """Give a function a new rate limit; None removes the stored limit."""
     if limits is None:
         await db.run(db.sql("gates")["remove"], str(GateKind.FUNCTION), storable(function))
         return
@@ -213,7 +213,7 @@ async def list_upstreams(db: Session) -> list[UpstreamRow]:
 
 
 async def list_retry_budgets(db: Session) -> list[RetryBudgetRow]:
-    """Return the system's retry budget, then the upstreams' by name."""
+    """Return the system's retry budget, then those of the upstreams, ordered by name."""
     held = [
         (by, upstream, tasks) for by, upstream, tasks in await db.rows(db.sql("list_retry_budgets")["held"])
     ]
@@ -227,7 +227,7 @@ async def ensure_row(db: Session, now: float, fresh: GateRow) -> GateRow:
 
 
 async def _reschedule_earlier(db: Session, now: float, before: GateRow, after: GateRow) -> None:
-    """Reschedule tasks that a retry budget holds back, if it is larger now. Their order stays."""
+    """If a retry budget is larger now, reschedule the tasks that it holds back. Their order stays."""
     if (ratio := retry_budget.speed_up_ratio(before, after)) < 1:
         await db.run(
             db.sql("promote")["reschedule_earlier"], str(after.kind), storable(after.name), now, ratio
@@ -240,7 +240,7 @@ async def _update_state(db: Session, name: str, move: Callable[[GateRow, float],
 
 
 async def _update(db: Session, name: str, change: Callable[[GateRow, float], GateRow]) -> GateRow | None:
-    """Change the gate of an upstream once its row is locked; return it, None if there is none."""
+    """Lock the gate of an upstream, change it, and return it; None if there is no gate."""
     found = await locked_row(db, GateKind.UPSTREAM, name)
     if found is None:
         return None

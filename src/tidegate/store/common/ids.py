@@ -23,7 +23,7 @@ def new_blob(task_id: str) -> bytes:
     """Return the 16 bytes of an id that a client made.
 
     Raises:
-        OptionError: It is not a UUID in its usual form.
+        OptionError: The id is not a UUID in its usual form.
     """
     found = blob_or_none(task_id)
     if found is None:
@@ -49,6 +49,6 @@ def canonical_or_none(task_id: str) -> str | None:
 
 
 def to_text(stored: bytes) -> str:
-    """Return an id's text."""
+    """Return a stored id as text."""
     digits = stored.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

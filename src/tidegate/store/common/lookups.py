@@ -51,7 +51,7 @@ class StoredAttempt(NamedTuple):
 
 
 class StoredOtherRun(NamedTuple):
-    """The run that succeeded, or the current one, as `get_history` reads it."""
+    """The run that succeeded, or the current run, as `get_history` reads it."""
 
     run: int
     worker_id: str | None

@@ -7,9 +7,9 @@ The name of the first migration names the schema's generation. A database of ano
 tables under the same numbers. It is recognised by that name and refused: no migration leads from one
 generation to the next.
 
-During a rolling deploy old processes start on a schema newer than theirs. Its table `compatible` has the
-lowest migration a process must know, in the column `since`. A migration that breaks older code raises it;
-others leave it.
+During a rolling deploy old processes start on a schema newer than theirs. The column `since` of the table
+`compatible` has the lowest migration that a process must know. A migration that breaks older code raises this
+number; other migrations do not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Applied = Mapping[int, str]
 """The names of a database's migrations, by number."""
 
 _OLD_GENERATIONS = {"001_tasks": "Tidegate 0.1.0, or a development version soon after it"}
-"""Which version made databases of a generation, by the name of their first migration."""
+"""For each older generation, named by its first migration: which version made its databases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def read_migrations(folder: Path) -> tuple[Migration, ...]:
 
 
 def require_generation(known: Sequence[Migration], applied: Applied, place: str) -> None:
-    """Raise `SchemaError` if a database is of another generation. One without migrations passes.
+    """Raise `SchemaError` if a database is of another generation. A database without migrations passes.
 
     Args:
         known: This version's migrations.
@@ -102,7 +102,7 @@ def require_compatible_schema(
         known: This version's migrations.
         applied: The database's migrations.
         since: The lowest migration a process must know; only used if the schema is newer.
-        place: Where the database is, as a person would find it.
+        place: Where the database is, for the message.
 
     Raises:
         SchemaError: The schema is older, or too new.
@@ -132,7 +132,7 @@ def require_same_schema(known: Sequence[Migration], applied: Applied, *, place: 
 
 
 def log_newer_schema(ahead: int, location: str) -> None:
-    """Log that a schema is newer by `ahead` migrations; nothing if that is 0."""
+    """Log that a schema is newer by `ahead` migrations; log nothing if `ahead` is 0."""
     if ahead:
         log.info(
             "the schema of %s is %d migration%s newer than this version of Tidegate, which can work with it",

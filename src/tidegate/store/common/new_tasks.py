@@ -1,4 +1,4 @@
-"""Check new tasks before a store compares them with its own."""
+"""Check new tasks before a store compares them with its stored tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_TASKS_PER_CALL = 5_000
 
 
 def require_few(tasks: Sequence[NewTask]) -> None:
-    """Raise `OptionError` if these are too many tasks for one call.
+    """Raise `OptionError` if there are too many tasks for one call.
 
     Raises:
         OptionError: There are more than `MAX_TASKS_PER_CALL`.
@@ -34,7 +34,7 @@ def require_few(tasks: Sequence[NewTask]) -> None:
 
 
 def due_at(now: float, task: NewTask) -> float | None:
-    """Return when a task becomes ready; None if at once.
+    """Return when a task becomes ready; None if it is ready now.
 
     Raises:
         OptionError: The moment or delay is not a number, or the deadline is before the task is due.

@@ -1,7 +1,7 @@
 """Operations on many dead letters: their rows, and the steps that maintenance takes.
 
-Each step takes the operation's row at the revision from which it was planned. So of two processes that plan
-the same step one does it, and a step that is repeated after a lost COMMIT does nothing.
+A step is done only if the operation still has the revision from which the step was planned. So if two
+processes plan the same step, only one does it, and a step that is repeated after a lost COMMIT does nothing.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from tidegate.store.operation_rows import (
 from tidegate.store.rows import ActionStatus, TaskFilter
 
 LATEST_TRIES = 100
-"""First attempts that are read to judge a redrive after its canary."""
+"""How many of the latest first attempts are read to judge a redrive after its canary."""
 READY_LIMIT = 1_000
 """Ready tasks of a queue are counted up to this."""
 DEAD_COLUMNS = 12
-"""How many of the values that `send_letters` keeps are columns of `dead`. The others are those of `task`."""
+"""How many of the values that `send_letters` keeps are columns of `dead`. The rest are columns of `task`."""
 RANK_DELAY_SECONDS = 5.0
-"""Letters of a bulk redrive queue as if they had become ready this much later, so a burst of new tasks goes
-first."""
+"""Letters of a bulk redrive get the rank of tasks that become ready this much later, so that a burst of new
+tasks runs first."""
 
 Redrive = Callable[[Sequence[str], Payloads | None, RedriveTerms], Awaitable[Mapping[str, ActionStatus]]]
 """Moves dead letters to the main queue in the current transaction. Each back end has its own."""
@@ -90,7 +90,7 @@ class StoredOperation(NamedTuple):
 
 
 async def add_operation(db: Session, operation: NewOperation, task_ids: Sequence[str] = ()) -> bool:
-    """Store a new operation with its letters, if it has a list; return False if it exists already."""
+    """Store a new operation and the letters in `task_ids`; return False if it already exists."""
     sql, now = db.sql("operations"), await db.now()
     which = "" if operation.filter is None else msgspec.json.encode(operation.filter).decode()
     settings = msgspec.json.encode(operation.settings).decode()
@@ -112,7 +112,7 @@ async def add_operation(db: Session, operation: NewOperation, task_ids: Sequence
 
 
 async def get_operation(db: Session, operation_id: str) -> OperationRow | None:
-    """Return one operation; None if there is none."""
+    """Return the operation with this id; None if it does not exist."""
     row = await db.row(db.sql("operations")["one"], operation_id)
     return None if row is None else _operation(db, row)
 
@@ -133,7 +133,7 @@ async def list_open_operations(db: Session) -> list[OperationRow]:
 
 
 async def find_operation_ids(db: Session, smallest: str, largest: str) -> list[str]:
-    """Return at most two ids of operations in this range."""
+    """Return at most two ids of operations from `smallest` to `largest`."""
     return list(await db.column(db.sql("operations")["ids"], smallest, largest))
 
 
@@ -145,7 +145,7 @@ async def list_letters(
     after: str | None = None,
     limit: int = 100,
 ) -> list[LetterRow]:
-    """Return the letters of an operation by task id."""
+    """Return the letters of an operation in the order of their task ids."""
     last = None if after is None else db.id(after)
     values = (operation_id, None if state is None else str(state), last, limit)
     return [_letter(db, *row) for row in await db.rows(db.sql("operations")["letters"], *values)]
@@ -177,7 +177,7 @@ def _letter(db: Session, task: Any, state: str, *rest: Any) -> LetterRow:
 async def set_operation_state(
     db: Session, operation_id: str, revision: int, state: OperationState, note: str
 ) -> bool:
-    """Move an operation to another state; return whether it had this revision."""
+    """Move an operation to another state; return False, and change nothing, if the revision is old."""
     if not await _take(db, operation_id, revision):
         return False
     await _set_state(db, operation_id, state, note)
@@ -192,9 +192,9 @@ async def set_operation_note(db: Session, operation_id: str, note: str) -> None:
 async def choose_letters(
     db: Session, operation: OperationRow, letters: Mapping[str, str], *, cursor: str | None = None
 ) -> bool:
-    """Record letters of a redrive, each with why it is skipped; return whether it had this revision.
+    """Record letters of a redrive, each with why it is skipped; return False if the revision is old.
 
-    Letters in doubt are skipped too unless the settings repeat them. Those that are no longer dead are left
+    Letters in doubt are skipped too unless the settings repeat them. Letters that are no longer dead are left
     out.
     """
     if not await _take(db, operation.id, operation.revision):
@@ -206,12 +206,12 @@ async def choose_letters(
 
 
 async def list_strata(db: Session, operation_id: str) -> list[Stratum]:
-    """Return how many letters are chosen by function and tenant."""
+    """Return how many letters are chosen, for each function and tenant."""
     return [Stratum(*row) for row in await db.rows(db.sql("choose_letters")["strata"], operation_id)]
 
 
 async def begin_canary(db: Session, operation: OperationRow, picks: Sequence[Stratum]) -> bool:
-    """Mark so many letters of each function and tenant as the canary; return whether it had this revision."""
+    """Mark a number of letters of each stratum as the canary; return False if the revision is old."""
     if not await _take(db, operation.id, operation.revision):
         return False
     sql = db.sql("choose_letters")
@@ -223,7 +223,7 @@ async def begin_canary(db: Session, operation: OperationRow, picks: Sequence[Str
 
 
 async def read_feed(db: Session, operation: OperationRow) -> FeedFacts:
-    """Return what decides how many letters may be sent now."""
+    """Return the facts that decide how many letters may be sent now."""
     sql, in_canary = db.sql("read_feed"), operation.state is OperationState.CANARY
     channels = tuple(
         LetterChannel(*row) for row in await db.rows(sql["channels"], operation.id, int(in_canary))
@@ -255,10 +255,10 @@ async def read_feed(db: Session, operation: OperationRow) -> FeedFacts:
 async def send_letters(
     db: Session, operation: OperationRow, channels: Sequence[LetterChannel], redrive: Redrive
 ) -> Sending | None:
-    """Send up to so many letters of each channel, as far as the retry budget allows.
+    """Send up to `letters` letters of each channel, as far as the retry budget allows.
 
-    Return what was sent; None if the operation has another revision now. Nothing goes to an upstream while
-    retries of other tasks wait for its budget or for the system's.
+    Return what was sent; None if the operation has another revision now. No letter goes to an upstream while
+    retries of other tasks wait for the budget of that upstream or of the system.
     """
     if not await _take(db, operation.id, operation.revision):
         return None
@@ -299,7 +299,7 @@ async def send_letters(
 async def redrive_now(
     db: Session, operation: NewOperation, task_ids: Sequence[str], args: Payloads | None, redrive: Redrive
 ) -> dict[str, ActionStatus]:
-    """Store an operation for a short list of ids and send all of them at once; return a status per id."""
+    """Store an operation for a short list of ids and send all of them now; return a status for each id."""
     if await add_operation(db, operation, task_ids):
         row = await get_operation(db, operation.id)
         assert row is not None
@@ -317,7 +317,7 @@ async def redrive_now(
 
 
 async def record_outcomes(db: Session, operation_id: str, limit: int = 500) -> int:
-    """Record what became of letters that were sent; return how many changed. Safe to repeat."""
+    """Record what became of sent letters; return how many records changed. Safe to repeat."""
     sql = db.sql("record_outcomes")
     rows = [_outcome(*row) for row in await db.rows(sql["changed"], operation_id, limit)]
     changed = await db.run_each(sql["record"], rows, operation_id, await db.now())
@@ -343,7 +343,7 @@ def _outcome(
     known: Any,
     failed: bool | int,
 ) -> tuple[Any, str, str, str]:
-    """Return the id, the state, how its first attempt ended, and of what it died."""
+    """Return a letter's id, its state, how its first attempt ended, and the reason if it died again."""
     if archived == "succeeded":
         return task, "succeeded", "failed" if failed else "succeeded", ""
     if dead_run is not None:
@@ -354,10 +354,10 @@ def _outcome(
 
 
 async def undo_letters(db: Session, operation: OperationRow, limit: int = 500) -> int | None:
-    """Take back letters that no worker has claimed, and drop those that were not sent; return how many.
+    """Take back letters that no worker has claimed, and drop letters that were not sent; return how many.
 
-    The dead letters are as they were before: failure, counters, queue, arguments. None: the operation has
-    another revision now. 0: nothing is left to take back, and the operation is undone.
+    A letter taken back has its earlier failure, counters, queue and arguments. None: the operation has
+    another revision now. 0: no letter is left to take back, and the operation is undone.
     """
     if not await _take(db, operation.id, operation.revision):
         return None
@@ -389,7 +389,7 @@ async def find_old_operation(db: Session, kept_seconds: float) -> str | None:
 
 
 async def delete_old_operations(db: Session, kept_seconds: float, limit: int) -> int:
-    """Delete letters of one old operation, and the operation with the last of them; return how many rows."""
+    """Delete letters of one old operation, and after the last letter the operation; return how many rows."""
     sql = db.sql("delete_old_operations")
     operation_id = await find_old_operation(db, kept_seconds)
     if operation_id is None:
@@ -456,7 +456,7 @@ async def _choose(
 
 
 def lot_of(task_id: str) -> int:
-    """Return a number that differs from letter to letter at random: the last bits of its id."""
+    """Return a random number that is fixed for each letter: the last bits of its id."""
     return int(task_id[-8:], 16) >> 1
 
 
@@ -469,7 +469,7 @@ async def _send(
     args: Payloads | None = None,
     rank_delay: float = RANK_DELAY_SECONDS,
 ) -> Sending:
-    """Redrive these chosen letters, given by their stored ids, and record what they were before."""
+    """Redrive these chosen letters, given by their stored ids, and record their earlier values."""
     if not tasks:
         return Sending()
     sql = db.sql("send_letters")

@@ -44,7 +44,7 @@ class EndedRunRow(NamedTuple):
 
 
 class AttemptRecord(NamedTuple):
-    """The stored fields of an outcome by which a resend is recognised."""
+    """The stored fields of an outcome. A resend is recognised by them."""
 
     outcome: str
     charge: str
@@ -57,7 +57,7 @@ class AttemptRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskTransition:
-    """The next state of a task whose run ended without success, and what is written for it."""
+    """The next state of a task whose run ended without success, and the values to write for the task."""
 
     state: State
     """The next state: retrying, ready, dead or cancelled."""
@@ -72,10 +72,11 @@ class TaskTransition:
     """For a retry: 1 if its next run spends retry budget; 1 if it may use the reserved part, 2 if it is the
     last attempt; the current time; and the moment until which the server wants no call."""
     counter_changes: tuple[Any, ...]
-    """First start; 1 or 0 to add to attempts, parks, crashes, losses and releases; the moment from which its
-    total timeout is paused; reason and message of the failure. None where nothing changes."""
+    """In this order: the moment of the first start; 1 or 0 to add to each of attempts, parks, crashes, losses
+    and releases; the moment from which the total timeout is paused; reason and message of the failure. None
+    leaves a value unchanged."""
     fingerprint: Fingerprint | None
-    """Of a death or of a failure without a rule."""
+    """The fingerprint of a death or of a failure that no rule classified; None otherwise."""
 
 
 def plan_transition(
@@ -83,8 +84,8 @@ def plan_transition(
 ) -> TaskTransition:
     """Return the task's next state.
 
-    If the task's cancel was requested, a run that would continue ends it as cancelled. If only one key of
-    several failed (`has_next_key`), the task waits just long enough to continue with the next.
+    If the task's cancel was requested and the task would run again, it is cancelled instead. If only one key
+    of several failed (`has_next_key`), the task waits just long enough to continue with the next key.
     """
     attempt_record = build_attempt_record(outcome, is_cancelled=bool(run.cancel_requested))
     if has_next_key and isinstance(outcome, Retrying):
@@ -119,10 +120,10 @@ def build_attempt_record(outcome: UnsuccessfulOutcome, *, is_cancelled: bool) ->
 
 
 def is_resend(outcome: UnsuccessfulOutcome, kept: tuple[Any, ...] | None) -> bool:
-    """Return whether a run's stored record is of this outcome: then this is a resend after a lost result.
+    """Return whether a run's stored record is of this outcome, which means that the worker sent it again.
 
-    The reaper may have ended the run with another outcome before its worker did. Then the run number is the
-    same, and the other fields tell the two apart.
+    The reaper may have ended the run with another outcome before its worker did. Then both outcomes have the
+    same run number, but their other fields differ.
     """
     return kept in (
         build_attempt_record(outcome, is_cancelled=False),
@@ -179,19 +180,19 @@ def next_state_row(
 
 
 def unique_name_to_free(run: EndedRunRow, transition: TaskTransition) -> str | None:
-    """Return the unique name that this outcome frees; None if the task held none until its final state."""
+    """Return the unique name that this outcome frees; None if it frees no name."""
     return run.unique_name if transition.state in (State.DEAD, State.CANCELLED) else None
 
 
 def rule_counter_name(outcome: UnsuccessfulOutcome) -> str:
-    """Return the name of the extra counter that this outcome raises; empty if there is none."""
+    """Return the name of the extra counter that this outcome raises; empty if it raises no such counter."""
     if isinstance(outcome, Released):
         return INTERRUPTIONS if outcome.charge in (Charge.INTERRUPTED, Charge.ATTEMPT) else ""
     return outcome.rule if isinstance(outcome, Retrying) else ""
 
 
 def increment_rule_count(rule_attempts: str | None, rule: str) -> str | None:
-    """Return the counts by name, as JSON, with one more for this name."""
+    """Return the counts by name, as JSON, after adding 1 to the count of this name."""
     counter_changes, name = decode_rule_counts(rule_attempts), storable(rule)
     return to_json(counter_changes | {name: counter_changes.get(name, 0) + 1})
 
@@ -217,7 +218,8 @@ def _next_state(
     if isinstance(outcome, Retrying):
         due_at = now + max(0.0, finite(outcome.delay_seconds, _FALLBACK_DELAY_SECONDS))
         return State.RETRYING, due_at, due_at + finite(outcome.rank_offset, 0.0)
-    # It keeps its place in the queue: the rank counts from when it first became ready, the wait from now.
+    # The task keeps its place in the queue: its rank counts from when it first became ready, its wait from
+    # now.
     return State.READY, now, min(run.ready_at, now) + finite(outcome.rank_offset, 0.0)
 
 
@@ -237,7 +239,7 @@ def _fingerprint(outcome: UnsuccessfulOutcome) -> Fingerprint | None:
 
 
 def storable_fingerprint(failure: Failure) -> Fingerprint:
-    """Return the fingerprint of a failure, with texts that every store can hold."""
+    """Return the fingerprint of a failure, with texts that every store can keep."""
     found = fingerprint_of(failure)
     return Fingerprint(found.id, storable(found.error_class), storable(found.shape), storable(found.frame))
 
@@ -286,7 +288,7 @@ def _budget_columns(
 def proves_upstream_answers(outcome: UnsuccessfulOutcome) -> bool:
     """Return whether a run failed in a way that shows that its upstream answers.
 
-    A run whose calls went through transports shows nothing: those calls have updated their gates already.
+    False for a run whose calls went through transports: those calls have updated their gates already.
     """
     failure = get_failure(outcome)
     if failure is None or failure.status is None or failure.reason in GATE_REASONS or outcome.calls.count:

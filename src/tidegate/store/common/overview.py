@@ -1,4 +1,4 @@
-"""Reads the whole store in one snapshot. Nothing here scans what is finished."""
+"""Read the whole store in one snapshot. No function here scans finished tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_SCHEDULES = 1_000
 
 
 class ReadOnce:
-    """A session that runs equal reads once: each part of an overview reads the gates, the pauses, the time.
+    """A session that runs equal reads only once, because several parts of an overview need the same rows.
 
     Args:
         db: A session in a snapshot.
@@ -74,13 +74,13 @@ async def get_overview(db: Session) -> OverviewRow:
 
 
 async def get_top(db: Session, *, failures: int) -> TopRow:
-    """Return what a live view shows, with at most so many of the newest failures."""
+    """Return the data of a live view, with at most `failures` of the newest dead letters."""
     once = ReadOnce(db)
     return TopRow(await _overview(once), await dead.list_dead_letters(once, TaskFilter(), limit=failures))
 
 
 async def get_monitoring(db: Session) -> MonitoringRow:
-    """Return what metrics are computed from."""
+    """Return the data from which metrics are computed."""
     once = ReadOnce(db)
     return MonitoringRow(
         await _overview(once),

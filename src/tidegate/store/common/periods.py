@@ -8,24 +8,24 @@ from tidegate.store.history_rows import HistoryRange
 
 MINUTE_SPAN, HOUR_SPAN, DAY_SPAN = 1, 60, 1440
 WHOLE_TIME = 1_000_000 * DAY_SPAN
-"""Minutes of a period that has all of the time, and begins at 0."""
+"""Length in minutes of a single period for all of the time. It begins at 0."""
 MINUTES_KEPT = 2 * DAY_SPAN
 """Age in minutes from which history is kept by the hour."""
 TIMES_KEPT = 6 * HOUR_SPAN
-"""The same for run and wait times, which have several rows for each row of counts."""
+"""The same age for run and wait times, which have several rows for each row of counts."""
 HOURS_KEPT = 35 * DAY_SPAN
-"""Age in minutes from which it is kept by the day."""
+"""Age in minutes from which history is kept by the day."""
 DAYS_KEPT = 400 * DAY_SPAN
-"""Age in minutes from which it is deleted: a year can be compared with the one before."""
+"""Age in minutes from which history is deleted. It is long enough to compare a year with the year before."""
 
 
 class CompactionStep(NamedTuple):
-    """Rows of one span become rows of a longer one."""
+    """Rows of one span become rows of a longer span."""
 
     span: int
     longer: int
     age: int
-    """Minutes after which this is done."""
+    """Age of the rows in minutes at which this is done."""
 
 
 TIMES_STEP = CompactionStep(MINUTE_SPAN, HOUR_SPAN, TIMES_KEPT)
@@ -36,35 +36,37 @@ DEATH_STEPS = (CompactionStep(0, MINUTE_SPAN, 2), HOUR_STEP)
 
 
 def compaction_limit(now: float, step: CompactionStep) -> int:
-    """Return the minute before which rows are summed, which is the first of a longer period."""
+    """Return the minute before which rows are summed. A period of the longer span begins at it."""
     minute = int(now // 60) - step.age
     return minute - minute % step.longer
 
 
 class Minutes(NamedTuple):
-    """Rows of one span. They count if they begin in this time."""
+    """A range of rows of one span: those that begin in these minutes."""
 
     span: int
     """Minutes that each row sums: 1, 60 or 1440."""
     first: int
     after: int
-    """The minute after the last."""
+    """The minute after the last minute."""
 
 
 def minutes_of(which: HistoryRange) -> tuple[int, int]:
-    """Return the first minute of a range, and the one after its last."""
+    """Return the first minute of a range, and the minute after its last."""
     return int(which.since // 60), int(-(-which.until // 60))
 
 
 def days_of(first: int, after: int, step: int, now: float) -> tuple[int, int]:
-    """Return the first day, and the one after the last, that may be read as whole days; equal for none.
+    """Return the first minute of the days that may be read whole, and the minute after them.
 
-    Only days are kept of old times. Of other times, a day may be read whole if it is in one period and
-    entirely in the range. A range that ends now has all of today.
+    The two are equal if there are no such days.
+
+    History older than 35 days is kept only by the day. A younger day may be read whole if it lies in one
+    period and entirely in the range. Today lies entirely in a range that ends now.
 
     Args:
         first: The first minute of the range.
-        after: The minute after its last.
+        after: The minute after the last minute of the range.
         step: The minutes of a period.
         now: The store's present time.
     """
@@ -77,15 +79,16 @@ def days_of(first: int, after: int, step: int, now: float) -> tuple[int, int]:
 
 
 def rows_of(which: HistoryRange, step: int, now: float, *, oldest_minutes: int) -> list[Minutes]:
-    """Return which rows have the counters of a range, none twice.
+    """Return the ranges of rows that together have the counters of a range, each counter once.
 
-    A part of an hour or a day of which no shorter rows are kept counts as a whole.
+    If the range covers a part of an hour or day for which no shorter rows are kept, the whole hour or day
+    counts.
 
     Args:
         which: The range.
         step: The minutes of a period.
         now: The store's present time.
-        oldest_minutes: The minute, the first of an hour, since when there are rows by the minute.
+        oldest_minutes: The first minute for which there are rows by the minute. It begins an hour.
     """
     first, after = minutes_of(which)
     if first < oldest_minutes:
@@ -111,10 +114,13 @@ def _hours_and_minutes(first: int, after: int, step: int, now: float, oldest_min
 
 
 def _next(minute: int, span: int) -> int:
-    """Return the first minute of a span, from this minute on."""
+    """Return the start of the first span that begins at this minute or later."""
     return -(-minute // span) * span
 
 
 def _end(after: int, span: int, now: float) -> int:
-    """Return the end of the last span that is entirely in the range. Nothing is counted after now."""
+    """Return the end of the last span that lies entirely in the range.
+
+    A span that has not ended counts if it contains `now`, since it has no later counts.
+    """
     return _next(after, span) if after * 60.0 >= now else after - after % span

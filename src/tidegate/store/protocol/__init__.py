@@ -1,11 +1,12 @@
 """The store contract: operations on batches. One conformance suite tests them on every back end.
 
 Each method is one transaction unless its docstring says otherwise. A caller may repeat it with the same ids:
-if the result of a COMMIT was lost, the second call returns the true result. The store's clock decides;
-callers pass durations. Every method raises `StoreUnavailableError` or `StoreBusyError` when the store cannot
-be reached, and otherwise only the errors its docstring names. SQL errors are always wrapped.
+if the result of a COMMIT was lost, the second call returns the true result. The store's clock decides what is
+due and what has expired; callers pass durations. Every method raises `StoreUnavailableError` or
+`StoreBusyError` when the store cannot be reached, and otherwise only the errors its docstring names. SQL
+errors are always wrapped.
 
-The methods are in one module for each group, by who calls them; `Lifecycle` is here.
+The methods are grouped by their callers, with one module for each group. `Lifecycle` is in this file.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class Lifecycle(Protocol):
         """Finish running calls and close all connections. Safe to repeat, and safe without `open`."""
 
     async def migrate(self) -> list[str]:
-        """Bring the schema up to date; return the names of the migrations applied. Two may run at once."""
+        """Bring the schema up to date; return the names of the applied migrations.
+
+        Two processes may do it together.
+        """
 
     async def now(self) -> float:
         """Return the store's clock. It never goes backwards within one process."""
@@ -51,8 +55,8 @@ class Lifecycle(Protocol):
     async def wait_for_change(self, timeout_seconds: float) -> None:
         """Return when something may have been committed since the last return, or after `timeout_seconds`.
 
-        The result is a hint. A change between two calls makes the second call return at once. The method may
-        return without a change. If it misses a change, it returns after `timeout_seconds`.
+        The return is only a hint. After a change between two calls, the second call returns immediately. The
+        method may return without a change. If it misses a change, it returns after `timeout_seconds`.
         """
 
     async def check_integrity(self) -> list[str]:

@@ -25,8 +25,8 @@ from tidegate.store.alert_rows import (
 class Alerts(Protocol):
     """Alerts: who evaluates them, their episodes, and the notices that sinks must get.
 
-    Any number of processes may evaluate. Each pass is made by one of them; a process that dies holds nothing,
-    and another one makes the next pass.
+    Any number of processes may evaluate. One of them makes each pass. A process that dies holds no lock, and
+    another process makes the next pass.
     """
 
     async def begin_alert_pass(self, evaluator: str, *, interval_seconds: float) -> AlertPass | None:
@@ -39,42 +39,48 @@ class Alerts(Protocol):
         """
 
     async def get_last_alert_pass(self) -> LastPass:
-        """Return who made the latest pass, and when one last ended."""
+        """Return who made the latest pass, and when a pass last ended."""
 
     async def list_current_episodes(self) -> list[Episode]:
         """Return the pending and open episodes, oldest first."""
 
     async def list_ended_episodes(self, limit: int = 50) -> list[Episode]:
-        """Return the latest ended episodes, the last one first. They are kept for 30 days."""
+        """Return the latest ended episodes, newest first. Episodes are kept for 30 days."""
 
     async def mute_alerts(self, rule: str, subject: str, seconds: float | None, *, by: str, why: str) -> None:
-        """Mute a rule for a subject. A second mute replaces the first. None: until a person ends it."""
+        """Mute a rule for a subject for `seconds`; None: until a person ends it.
+
+        A second mute replaces the first.
+        """
 
     async def unmute_alerts(self, rule: str, subject: str) -> bool:
         """End a mute; return whether there was one. Safe to repeat."""
 
     async def list_alert_mutes(self) -> list[AlertMute]:
-        """Return the mutes in force, by rule and subject."""
+        """Return the mutes in force, ordered by rule and subject."""
 
     async def add_notices(self, notices: Sequence[NewNotice]) -> None:
-        """Store notices to be sent. Safe to repeat: one that exists is kept."""
+        """Store notices to be sent. Safe to repeat: a notice that exists is kept."""
 
     async def claim_notices(
         self, sinks: Collection[str], *, lease_seconds: float, limit: int = 50
     ) -> list[ClaimedNotice]:
         """Return due notices for these sinks. Until the lease runs out no other process gets them.
 
-        Of the notices about one thing to one sink, only the oldest that is not sent.
+        If several notices about one thing wait for one sink, only the oldest of them is returned.
         """
 
     async def finish_notice(self, notice_id: str) -> None:
         """Record that a notice was delivered. Safe to repeat."""
 
     async def retry_notice(self, notice_id: str, why: str, *, seconds: float | None) -> None:
-        """Record that an attempt failed. None: give the notice up. A delivered one does not change."""
+        """Record a failed attempt; the next is due in `seconds`, None: give up.
+
+        A delivered notice stays as it is.
+        """
 
     async def count_unsent_notices(self) -> list[UnsentNotices]:
-        """Return how many notices wait to be delivered, by sink."""
+        """Return how many notices wait to be delivered, for each sink."""
 
     async def disable_sink(self, name: str, target: str, why: str) -> None:
         """Record that a sink must not be used any more. `target` is a hash of its address."""
@@ -83,7 +89,7 @@ class Alerts(Protocol):
         """Use a sink again; return whether it was disabled."""
 
     async def list_disabled_sinks(self) -> list[DisabledSink]:
-        """Return the disabled sinks, by name."""
+        """Return the disabled sinks, ordered by name."""
 
     async def list_worker_ends(self) -> list[WorkerEnd]:
         """Return all worker processes that are alive or ended in the last day, in any order."""
@@ -91,7 +97,7 @@ class Alerts(Protocol):
     async def list_busy_tasks(self, *, runs: int, calls: int, limit: int = 20) -> list[BusyTask]:
         """Return unfinished tasks that ran more than `runs` times or made more than `calls` calls.
 
-        Tasks of up to 20 runs and 100 calls are never returned: they are in no index.
+        Tasks with at most 20 runs and 100 calls are never returned, because the index does not have them.
         """
 
     async def list_newly_final_tasks(
@@ -114,4 +120,4 @@ class Alerts(Protocol):
         """
 
     async def get_connections(self) -> Connections | None:
-        """Return the connections of the database server; None for a file."""
+        """Return how many connections the database server has and may have; None for a file."""

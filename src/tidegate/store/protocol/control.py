@@ -1,4 +1,4 @@
-"""The part of the store contract for what people want of queues, functions and workers."""
+"""The part of the store contract for orders of people to queues, functions and workers."""
 
 from __future__ import annotations
 
@@ -10,32 +10,35 @@ from tidegate.store.controls import ControlKind, ControlReport, ControlRow
 
 
 class Control(Protocol):
-    """Pauses, which every claim reads; and what is wanted of workers, which each reads once a second."""
+    """Pauses, which every claim reads, and orders to workers, which each worker reads once a second."""
 
     async def pause(self, kind: PauseKind, name: str, *, by: str, why: str) -> bool:
-        """Stop claims of a queue's or function's tasks, in every process; return whether it was not paused.
+        """Stop claims of a queue's or function's tasks in every process; return False if already paused.
 
-        No task moves. A second pause changes nothing: the first one's moment, person and reason are kept.
-        A queue or function of any name can be paused, also before it has tasks.
+        No task changes its state. A second pause changes nothing: the moment, person and reason of the first
+        are kept. A queue or function of any name can be paused, even before it has tasks.
         """
 
     async def resume(self, kind: PauseKind, name: str) -> bool:
         """End a pause; return whether there was one. Safe to repeat."""
 
     async def list_pauses(self) -> list[Pause]:
-        """Return every pause: first of queues, then of functions, each by name."""
+        """Return every pause: first those of queues, then those of functions, each ordered by name."""
 
     async def set_control(self, kind: ControlKind, name: str, value: int | None, *, by: str, why: str) -> int:
-        """Store what is wanted of workers; return the version of the row. Each call makes a new version."""
+        """Store an order to workers; return the version of its row. Each call makes a new version."""
 
     async def list_controls(self) -> list[ControlRow]:
-        """Return everything that is wanted of workers, by kind and name."""
+        """Return all orders to workers, ordered by kind and name."""
 
     async def report_controls(self, reports: Sequence[ControlReport]) -> None:
-        """Store what workers have applied. Safe to repeat; a report of an older version changes nothing."""
+        """Store which orders workers have applied.
+
+        Safe to repeat; a report on an older version changes nothing.
+        """
 
     async def list_control_reports(self, kind: ControlKind, name: str) -> list[ControlReport]:
-        """Return the reports on one row, by reporter."""
+        """Return the reports on one order, ordered by reporter."""
 
     async def set_worker_slots(self, worker_id: str, slots: int) -> None:
         """Record how many tasks a pool process runs at once now. An unknown worker is ignored."""

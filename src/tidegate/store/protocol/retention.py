@@ -10,7 +10,7 @@ from tidegate.store.retention_rows import ExportedRow, FinalPosition, FinalTask,
 
 
 class Retention(Protocol):
-    """What removes final tasks and their data. Nothing here touches a task that is not final."""
+    """Remove final tasks and their data. No method here changes a task that is not final."""
 
     async def list_final_tasks(
         self, table: FinalTable, *, older_than_seconds: float, after: FinalPosition | None = None, limit: int
@@ -25,7 +25,7 @@ class Retention(Protocol):
         """
 
     async def list_tasks_with_parts(self, task_ids: Sequence[str], parts: Collection[Data]) -> frozenset[str]:
-        """Return those of these tasks that are finished and still have any of these parts."""
+        """Return which of these tasks are finished and still have any of these parts."""
 
     async def export_tasks(self, task_ids: Sequence[str], data: Collection[Data]) -> list[ExportedRow]:
         """Return all rows of these kinds of data that belong to these tasks, from one snapshot."""
@@ -33,10 +33,10 @@ class Retention(Protocol):
     async def delete_final_tasks(
         self, table: FinalTable, task_ids: Sequence[str], *, until_at: float
     ) -> list[str]:
-        """Delete tasks with everything that belongs to them; return the ids of those that were deleted.
+        """Delete tasks with everything that belongs to them; return the ids of the deleted tasks.
 
-        A task that is not in this table any more, or became final after `until_at` (it was redriven), is
-        left alone. So is one whose row another process has locked.
+        A task is left alone if it is not in this table any more, if it became final after `until_at` (because
+        it was redriven), or if another process has locked its row.
         """
 
     async def delete_task_parts(self, task_ids: Sequence[str], parts: Collection[Data]) -> int:
@@ -46,4 +46,4 @@ class Retention(Protocol):
         """
 
     async def get_sizes(self) -> StoreSize:
-        """Return the sizes of the tables, at once even if they are large. Numbers may be estimates."""
+        """Return the sizes of the tables, quickly even if they are large. Numbers may be estimates."""

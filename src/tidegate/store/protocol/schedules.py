@@ -18,7 +18,7 @@ from tidegate.store.schedule_rows import (
 
 
 class Schedules(Protocol):
-    """Schedules: stored by people and declared by applications, and fired by any process.
+    """Schedules: added by people or declared by applications, and fired by any process.
 
     A schedule has a `revision`, which rises at each firing and each change. A firing that was planned from an
     older revision does nothing. So any number of processes may fire, and each tick has one task.
@@ -33,10 +33,10 @@ class Schedules(Protocol):
         """
 
     async def fire_schedules(self, firings: Sequence[Firing]) -> int:
-        """Store what became of due ticks, and enqueue the tasks of those that fire; return how many tasks.
+        """Store what became of due ticks, and enqueue the tasks of ticks that fire; return how many tasks.
 
-        One transaction. A firing whose schedule has another revision is left out. So is a tick that is
-        decided already, unless it was queued. Safe to repeat.
+        One transaction. A firing is left out if its schedule has another revision. A tick that is decided
+        already is left out too, unless it was queued. Safe to repeat.
         """
 
     async def declare_schedules(
@@ -49,21 +49,22 @@ class Schedules(Protocol):
         `grace_seconds` ago. So a worker with old code that restarts during a rolling deploy changes nothing,
         and a rollback takes effect.
 
-        A schedule keeps its next tick unless it ticks at other moments than before. A paused one stays
-        paused. If a schedule of another application has the name, this set takes it over. Safe to repeat.
+        A schedule keeps its next tick unless it ticks at other moments than before. A paused schedule stays
+        paused. If a schedule of another application has the same name, this set takes it over. Safe to
+        repeat.
         """
 
     async def add_schedule(self, schedule: NewSchedule) -> ScheduleAnswer:
-        """Store a person's schedule: `DONE`, or `EXISTS`. Adding an equal one again is `DONE`."""
+        """Store a person's schedule: `DONE`, or `EXISTS`. Adding an equal schedule again is `DONE`."""
 
     async def edit_schedule(self, schedule: NewSchedule) -> ScheduleAnswer:
-        """Replace a person's schedule: `DONE`, `UNKNOWN` or `DECLARED`. No tick fires because of it."""
+        """Replace a person's schedule: `DONE`, `UNKNOWN` or `DECLARED`. The change fires no tick."""
 
     async def remove_schedule(self, name: str) -> ScheduleAnswer:
         """Delete a person's schedule: `DONE`, `UNKNOWN` or `DECLARED`. Its tasks and ticks stay."""
 
     async def pause_schedule(self, name: str) -> ScheduleAnswer:
-        """Pause a schedule: `DONE` or `UNKNOWN`. Ticks that wait are skipped."""
+        """Pause a schedule: `DONE` or `UNKNOWN`. Queued ticks are skipped."""
 
     async def resume_schedule(self, name: str, next_at: float | None) -> ScheduleAnswer:
         """Let a paused schedule tick again from `next_at` on: `DONE` or `UNKNOWN`.
@@ -72,21 +73,21 @@ class Schedules(Protocol):
         """
 
     async def run_schedule(self, name: str, task: NewTask, *, counts: bool) -> ScheduleAnswer:
-        """Enqueue the task of a schedule now, also if it is paused: `DONE` or `UNKNOWN`. Safe to repeat.
+        """Enqueue the task of a schedule now, even if it is paused: `DONE` or `UNKNOWN`. Safe to repeat.
 
-        Its tick is recorded as fired by hand.
+        A tick is recorded as fired by hand.
 
         Args:
             name: The schedule.
             task: The task.
-            counts: Whether it counts as unfinished for the next ticks until it is final.
+            counts: Whether the task counts as unfinished for the next ticks until it is final.
         """
 
     async def list_schedules(self, *, after: str = "", limit: int = 100) -> list[ScheduleRow]:
-        """Return at most `limit` schedules by name, starting after the name `after`."""
+        """Return at most `limit` schedules in the order of their names, starting after the name `after`."""
 
     async def get_schedule(self, name: str) -> ScheduleRow | None:
-        """Return one schedule; None if there is none of that name."""
+        """Return the schedule with this name; None if it does not exist."""
 
     async def list_ticks(
         self, schedule: str, *, before_at: float | None = None, limit: int = 50
@@ -94,10 +95,10 @@ class Schedules(Protocol):
         """Return at most `limit` ticks of a schedule, newest first, planned before `before_at`."""
 
     async def list_unfired_ticks(self, *, since: float, limit: int = 100) -> list[TickRow]:
-        """Return at most `limit` missed and skipped ticks that were decided since a moment, oldest first."""
+        """Return at most `limit` missed and skipped ticks, decided at `since` or later, oldest first."""
 
     async def list_last_successes(self) -> Mapping[str, float]:
-        """Return when the latest successful task of each schedule ended, among those of its last 20 ticks.
+        """Return for each schedule when the latest successful task of its last 20 ticks ended.
 
-        A schedule without such a task is missing.
+        A schedule without such a task is not in the result.
         """

@@ -42,20 +42,20 @@ class Tasks(Protocol):
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         """Store these tasks, all or none (5,000 at most); return one result per task, in the same order.
 
-        A task whose id is already stored is not stored twice. Its result is the first one, `created=True`, so
-        that a client that resends after a lost result does not mistake its own task for another's. If another
-        task holds the key or unique name, the result has the id of that task. If several tasks of one call
-        have the same key, the first is stored and the others get its id. A new task is `ready`, or
-        `scheduled` if it is due later, with or without a tenant.
+        A task whose id is already stored is not stored twice. Its result is the same as the first time,
+        `created=True`. So a client that resends after a lost result does not mistake its own task for
+        another's. If another task holds the key or unique name, the result has the id of that task. If
+        several tasks of one call have the same key, the first is stored and the others get its id. A new task
+        is `ready`, or `scheduled` if it is due later, with or without a tenant.
 
         Raises:
-            KeyConflictError: A key is taken by a task with another fingerprint. Nothing was stored.
+            KeyConflictError: A task with another fingerprint holds a key. Nothing was stored.
         """
 
     async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         """Store any number of tasks in the transaction that is open on the caller's async connection.
 
-        The tasks exist once the caller commits. The results are as from `enqueue`. Errors of the connection
+        The tasks exist once the caller commits. The results are those of `enqueue`. Errors of the connection
         are raised unchanged.
 
         Raises:
@@ -73,7 +73,7 @@ class Tasks(Protocol):
     async def commit_batch(self, batch_id: str) -> dict[str, str]:
         """Make all tasks of a batch visible; return {own id: id of the holder} where a key was taken.
 
-        Keys are compared here, by the rules of `enqueue`. Safe to repeat. `release_batches` moves the rows to
+        Keys are compared now, by the rules of `enqueue`. Safe to repeat. `release_batches` moves the rows to
         the main queue in small transactions, so that other writers do not wait long.
 
         Raises:
@@ -84,7 +84,7 @@ class Tasks(Protocol):
         """Delete an uncommitted batch and its tasks."""
 
     async def read_tasks(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
-        """Return the rows of the tasks that exist, by id, from one snapshot."""
+        """Return the rows of those tasks that exist, as a mapping by id, from one snapshot."""
 
     async def find_ids(self, least: str, largest: str, *, tenant: str | None, limit: int) -> list[str]:
         """Return the first `limit` task ids from `least` to `largest`, in order; only of `tenant`, if set."""
@@ -143,7 +143,7 @@ class DeadLetters(Protocol):
     ) -> list[DeadLetterRow]:
         """Return at most `limit` dead letters, latest failure first, starting after the id `after`.
 
-        If that letter may be gone by now, give the moment at which it failed too.
+        If that letter may have been redriven or purged since, also give the moment at which it failed.
         """
 
     async def find_fingerprints(self, digits: str, *, limit: int = 2) -> list[str]:
@@ -161,9 +161,9 @@ class DeadLetters(Protocol):
     ) -> dict[str, ActionStatus]:
         """Send dead tasks back to the main queue; return a status per id.
 
-        Counters restart at zero unless `terms` keeps the attempts, the history stays, and the run number
-        continues to rise. An expired deadline of the caller is extended by its first length. `args` replaces
-        payloads. No operation is recorded: that is for `redrive_now` and `send_letters`.
+        Counters restart at zero unless `terms` keeps the attempts. The history stays, and the run number
+        continues to rise. An expired deadline that the caller set is moved to now plus its first length.
+        `args` replaces payloads. No operation is recorded; `redrive_now` and `send_letters` record one.
         """
 
     async def purge(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
@@ -174,12 +174,12 @@ class Statistics(Protocol):
     """Counts that never scan finished tasks."""
 
     async def count_deaths(self, which: HistoryRange, *, step_minutes: int) -> list[DeathCountRow]:
-        """Return how many tasks died by period, queue, function and reason, oldest first.
+        """Return how many tasks died, grouped by period, queue, function and reason, oldest first.
 
-        A death is counted when it happens. A redrive, a purge and retention do not change it.
+        A death is counted when it happens. A redrive, a purge and retention do not change the count.
 
         Args:
-            which: When, and which.
+            which: The time, and the deaths that count.
             step_minutes: Length of a period: 1, 60 or 1,440. Deaths older than two days are counted by the
                 hour, and older than 35 days by the day.
         """
@@ -193,9 +193,9 @@ class Statistics(Protocol):
         fingerprint: str | None = None,
         tenant: str | None = None,
     ) -> list[FailureGroupRow]:
-        """Return the deaths by fingerprint, the most first.
+        """Return the deaths grouped by fingerprint, the largest group first.
 
-        Deaths are not counted by tenant: with one, its tasks that are still dead are grouped.
+        Deaths are not counted by tenant. If a tenant is given, its tasks that are still dead are grouped.
         """
 
     async def mark_failure(
@@ -211,14 +211,14 @@ class Statistics(Protocol):
 
         Args:
             fingerprint: The group.
-            kind: What is said of it.
-            by: Who says it.
+            kind: The mark.
+            by: Who sets it.
             note: Why.
             seconds: How long the mark holds; None: for good.
         """
 
     async def unmark_failure(self, fingerprint: str, kinds: Sequence[MarkKind]) -> bool:
-        """Remove marks of a group; return whether there was one."""
+        """Remove marks of a group; return whether it had one of them."""
 
     async def list_failure_marks(self, fingerprint: str | None = None) -> list[FailureMark]:
         """Return all marks, or those of one group, each with the last death of its group."""
@@ -226,9 +226,9 @@ class Statistics(Protocol):
     async def list_unknown_failures(
         self, since: float, until: float, *, function: str | None = None
     ) -> list[UnknownFailureRow]:
-        """Return the attempts that ended without a rule for their failure, by fingerprint, the most first.
+        """Return the failed attempts that no rule classified, by fingerprint, the largest group first.
 
-        Attempts of all tasks that are stored count, also of those that succeeded later.
+        Attempts of all stored tasks count, even of tasks that succeeded later.
         """
 
     async def is_day_reported(self, day: str) -> bool:
@@ -239,11 +239,11 @@ class Statistics(Protocol):
     ) -> bool:
         """Store the messages about a day, unless another process has; return whether this one did.
 
-        Days before `keep_from` are forgotten.
+        The records of days before `keep_from` are deleted.
         """
 
     async def counted_since(self) -> int | None:
-        """Return the first minute since the epoch that has counters; None if there are none."""
+        """Return the first minute (counted from the epoch) that has counters; None if no minute has."""
 
     async def count_windows(
         self,
@@ -254,10 +254,10 @@ class Statistics(Protocol):
         reason: str | None = None,
         fingerprint: str | None = None,
     ) -> WindowCounts:
-        """Return what died and what ended in each range of minutes.
+        """Return how many tasks died, and how many ended, in each range of minutes.
 
-        Ranges older than two days must be of full hours, and none may be older than 35 days: counters are
-        kept so. Of the ended tasks only queue and function choose.
+        Because of how counters are kept, ranges older than two days must consist of full hours, and no range
+        may be older than 35 days. Ended tasks are chosen only by queue and function.
         """
 
     async def get_statistics(
@@ -267,17 +267,17 @@ class Statistics(Protocol):
         step_minutes: int,
         apart: Collection[str] = ("queue", "function", "upstream"),
     ) -> list[StatisticsRow]:
-        """Return counters of tasks and runs by period, queue, function and upstream, oldest first.
+        """Return counters of tasks and runs, grouped by period, queue, function and upstream, oldest first.
 
-        A task counts as enqueued, cancelled or dead when that happens, a run as started when it starts.
-        Tokens and times count when the run ends. Redrives, purges and retention change nothing.
+        A task counts as enqueued, cancelled or dead when that happens, and a run as started when it starts.
+        Tokens and times count when the run ends. Redrives, purges and retention do not change the counters.
 
         Args:
-            which: When, and which.
+            which: The time, and the tasks that count.
             step_minutes: Length of a period: 1, 60 or 1,440. Counters older than two days, and times older
-                than six hours, are those of an hour, and older than 35 days those of a day. A day times a
-                million: one period that begins at 0.
-            apart: The names by which counters are kept apart; the others are empty in the result.
+                than six hours, are known only by the hour, and those older than 35 days only by the day.
+                1,440 × 1,000,000 means one period for all of the time.
+            apart: The names by which the result is grouped; the other names are empty in it.
         """
 
     async def get_tenant_statistics(
@@ -285,7 +285,7 @@ class Statistics(Protocol):
     ) -> list[TenantStatisticsRow]:
         """Return counters of tenants over the whole range, those with the most tasks first.
 
-        Tenants are counted by the hour. Of `which` only the time counts.
+        Tenants are counted by the hour. Only the time of `which` is used.
         """
 
     async def get_totals(self) -> TotalCounts:
@@ -298,20 +298,20 @@ class Statistics(Protocol):
         """Return the queues with their drain estimates, the upstreams and the workers, from one snapshot."""
 
     async def get_top(self, *, failures: int) -> TopRow:
-        """Return what a live view shows, from one snapshot.
+        """Return the data of a live view, from one snapshot.
 
         Args:
             failures: How many of the newest dead letters, at most.
         """
 
     async def get_monitoring(self) -> MonitoringRow:
-        """Return everything that metrics are computed from, from one snapshot."""
+        """Return all data from which metrics are computed, in one snapshot."""
 
     async def get_work(self) -> Work:
         """Return the tasks that workers run or could run, with the gates and pauses that they meet."""
 
     async def get_queue_stats(self, unserved: UnservedReason | None = None) -> list[QueueStats]:
-        """Return each queue that has a task, finished one in the last ten minutes or is paused, by name.
+        """Return each queue that has a task, finished a task in the last ten minutes, or is paused, by name.
 
         Args:
             unserved: Finds ready tasks that no live worker can run; they count as blocked. None: not checked.

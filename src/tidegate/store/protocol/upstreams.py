@@ -31,22 +31,22 @@ class Upstreams(Protocol):
         """Return every upstream with its counts of waiting and running tasks, by name."""
 
     async def set_limits(self, upstream: str, limits: Limits) -> bool:
-        """Give an upstream other limits, at once and for all processes; return whether the upstream exists.
+        """Give an upstream new limits, from now on and for all processes; return whether the upstream exists.
 
         The limits named in `limits.set_by_person` stay when an application declares others.
         """
 
     async def set_function_limits(self, function: str, limits: Limits | None) -> None:
-        """Give a task function another rate limit, at once and for all processes.
+        """Give a task function a new rate limit, from now on and for all processes.
 
-        With `limits.set_by_person`, it stays when an application declares another. None removes what is
-        stored, so that the function is not limited until an application declares a limit.
+        With `limits.set_by_person`, the limit stays when an application declares a different limit. None
+        removes the stored limit, so that the function is not limited until an application declares a limit.
         """
 
     async def park_gate(self, upstream: str, *, seconds: float | None, why: str) -> bool:
         """Park an upstream's gate by hand; return whether the upstream exists.
 
-        It stays parked for `seconds`; None: until a person opens it.
+        The gate stays parked for `seconds`; None: until a person opens it.
         """
 
     async def open_gate(self, upstream: str) -> bool:
@@ -74,7 +74,7 @@ class Upstreams(Protocol):
             permit_record: The permit to store in the same transaction if the upstream limits calls in flight.
                 None if the call's run is already counted.
             on_last_attempt: Whether a failure would use up the task's last attempt. Such a call probes a gate
-                only if a probe has been due for long.
+                only if a probe has been due for a long time.
         """
 
     async def release_permits(self, permit_ids: Sequence[str]) -> None:
@@ -87,11 +87,11 @@ class Upstreams(Protocol):
         """Apply a call's failure to the gate of its upstream; return the gate."""
 
     async def report_probe(self, upstream: str, *, is_good: bool, seconds: float) -> None:
-        """Apply a probe that did not fail because of its upstream to the gate. Safe to repeat.
+        """Apply the result of a probe to the gate, unless the upstream made the probe fail. Safe to repeat.
 
         Args:
             upstream: The upstream's name, or the name of a key's gate.
-            is_good: Whether the upstream answered: the gate opens. If not, the next call may probe.
+            is_good: Whether the upstream answered, so that the gate opens. If not, the next call may probe.
             seconds: How many seconds ago the probe began.
         """
 
@@ -102,10 +102,10 @@ class Upstreams(Protocol):
         """
 
     async def report_limits(self, upstream: str, observed: Sequence[ObservedLimit]) -> GateRow | None:
-        """Store the limits that responses of an upstream showed; return its gate, None if it is unknown.
+        """Store the limits that responses of an upstream showed; return its gate, None if it has none.
 
-        Safe to repeat, in any order: the response to the latest call is kept.
+        Safe to repeat, in any order: the limits from the response to the latest call are kept.
         """
 
     async def list_retry_budgets(self) -> list[RetryBudgetRow]:
-        """Return the system's retry budget, then the upstreams' by name."""
+        """Return the system's retry budget, then those of the upstreams, ordered by name."""

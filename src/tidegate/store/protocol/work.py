@@ -19,10 +19,10 @@ from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk, StreamHe
 
 
 class Work(Protocol):
-    """What pool processes do: claim and finish tasks, and save progress."""
+    """The methods of pool processes: claim and finish tasks, and save progress."""
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
-        """Claim up to `request.slots` ready tasks: each gets run + 1 and a `running` row of this worker.
+        """Claim up to `request.slots` ready tasks: each gets run + 1 and a `running` row for this worker.
 
         Reserved shares come first, then priorities. Within a priority, tasks are ordered by rank across the
         served queues (with `is_strict`, by the listed order of queues), then by id. The claim never reads
@@ -38,7 +38,7 @@ class Work(Protocol):
     async def find_lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
         """Return the runs that the store has for this worker and that are not among `known`.
 
-        They come from a claim whose result was lost. The worker releases them.
+        These runs come from a claim whose result was lost. The worker releases them.
         """
 
     async def finish(self, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
@@ -58,7 +58,10 @@ class Work(Protocol):
 
 
 class Streams(Protocol):
-    """What running tasks emit. A stream ends when its task is final, and is deleted with the task."""
+    """The chunks that running tasks emit.
+
+    A stream ends when its task is final, and is deleted with the task.
+    """
 
     async def append_chunks(self, new: Sequence[NewChunk]) -> list[Fence]:
         """Store what these runs emitted; return the fences that are no longer current.
@@ -83,7 +86,7 @@ class Streams(Protocol):
             after: For each task id, the number of the last chunk the reader has; 0 to start.
             limit: Most chunks per task.
             max_bytes: Size at which the read stops, after the chunk that reaches it. Tasks are read in the
-                given order: the first that has chunks gets at least one, later ones may get none.
+                given order: the first task that has chunks gets at least one chunk, later tasks may get none.
         """
 
 
@@ -125,14 +128,14 @@ class Workers(Protocol):
         """Return at most `limit` runs whose worker is retired, oldest first."""
 
     async def record_reaper_pass(self, *, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
-        """Record a pass of a reaper, and restore the worker rows that runs refer to and that are missing.
+        """Record a pass of a reaper, and restore missing worker rows to which runs refer.
 
-        The lease of a restored row starts now. A live worker extends it; otherwise the worker is reaped like
-        any other. The write waits for the same locks as a heartbeat.
+        The lease of a restored row starts now. A live worker extends this lease; otherwise the worker is
+        reaped like any other. The write waits for the same locks as a heartbeat.
         """
 
     async def delete_retired_workers(self, older_than_seconds: float) -> int:
-        """Delete workers without runs that were retired that long ago; return how many."""
+        """Delete workers without runs that were retired longer ago than this; return how many."""
 
 
 class Maintenance(Protocol):
@@ -159,14 +162,16 @@ class Maintenance(Protocol):
         """
 
     async def compact_history(self, limit: int = 1_000) -> int:
-        """Replace old counters of minutes by sums of hours, and older ones by sums of days; return how many.
+        """Replace old counters of minutes by sums of hours, and older sums by sums of days.
 
-        About `limit` rows of each kind are replaced at most. The sums never change. Counters that are too old
+        Return how many rows were replaced.
+
+        It replaces at most about `limit` rows of each kind. The sums never change. Counters that are too old
         are deleted by `delete_expired`.
         """
 
     async def add_fingerprints(self, limit: int = 500) -> int:
-        """Add fingerprints to deaths and failures without a rule that older code wrote; return how many."""
+        """Add fingerprints to deaths and unclassified failures that older code stored; return how many."""
 
     async def checkpoint(self) -> None:
         """Do the back end's own upkeep (SQLite: checkpoint the write-ahead log)."""
