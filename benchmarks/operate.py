@@ -27,15 +27,17 @@ from benchmarks.harness import log_progress
 from pgserver import postgres_server
 from tidegate.monitor.exposition import expose
 from tidegate.monitor.reading import read_metrics
+from tidegate.operations.failure_groups import list_groups
 from tidegate.operations.history import (
     DeathFilters,
+    GroupFilters,
     StatisticsFilters,
     count_deaths,
-    list_failure_groups,
 )
 from tidegate.operations.statistics import read_summaries
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.protocol import Store
+from tidegate.store.rows import TaskFilter
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.worker.settings import Pool
 
@@ -203,7 +205,7 @@ def groups_of(since: str) -> Callable[[Store], Awaitable[None]]:
     """Return what `tidegate dead groups` does for this time."""
 
     async def read(store: Store) -> None:
-        await list_failure_groups(store, DeathFilters(since=since), limit=20)
+        await list_groups(store, GroupFilters(since=since), limit=20)
 
     return read
 
@@ -213,6 +215,16 @@ def deaths_of(since: str, step: str) -> Callable[[Store], Awaitable[None]]:
 
     async def read(store: Store) -> None:
         await count_deaths(store, DeathFilters(since=since), step=step)
+
+    return read
+
+
+def letters_of(**which: str) -> Callable[[Store], Awaitable[None]]:
+    """Return what `tidegate dead ls` does with these filters."""
+
+    async def read(store: Store) -> None:
+        await store.list_dead_letters(TaskFilter(**which), limit=50)
+        await store.count_dead_letters(TaskFilter(**which))
 
     return read
 
@@ -233,6 +245,10 @@ FIGURES: dict[str, tuple[Callable[[Store], Awaitable[None]], float]] = {
     "stats, 7 days by hour": (history_of("7d", "hour"), MOST_HISTORY_MS),
     "stats, 40 days": (history_of("40d", "day"), MOST_HISTORY_MS),
     "dead stats, 40 days": (deaths_of("40d", "day"), MOST_HISTORY_MS),
+    "dead ls": (letters_of(), MOST_HISTORY_MS),
+    "dead ls, a reason that no letter has": (letters_of(reason="crash"), MOST_HISTORY_MS),
+    "dead ls, a class that no letter has": (letters_of(error_class="N"), MOST_HISTORY_MS),
+    "dead ls, a fingerprint that no letter has": (letters_of(fingerprint="0" * 16), MOST_HISTORY_MS),
     "dead groups, 24 hours": (groups_of("24h"), MOST_HISTORY_MS),
     "dead groups, 40 days": (groups_of("40d"), MOST_HISTORY_MS),
 }

@@ -224,3 +224,10 @@ async def test_runs_in_flight_are_counted_from_the_indexes_of_their_upstream_alo
         "SEARCH running USING COVERING INDEX running_upstream (upstream=?)",
         "SEARCH permit USING COVERING INDEX permit_upstream (upstream=? AND expires_at>?)",
     ]
+
+
+async def test_a_page_of_dead_letters_is_read_from_where_it_begins_in_the_index_alone(
+    full: SqliteStore,
+) -> None:
+    steps = await plan(full, load("list_dead_letters")["page"], (*[None] * 9, 1.0, b"", 10))
+    assert "SEARCH d USING COVERING INDEX dead_failed (failed_at>? AND failed_at<?)" in steps

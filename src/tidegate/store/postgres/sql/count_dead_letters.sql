@@ -10,10 +10,10 @@ WHERE ($1::text IS NULL OR d.queue = $1)
     AND ($3::text IS NULL OR d.tenant = $3)
     AND ($4::text IS NULL OR d.reason = $4)
     AND ($5::text IS NULL OR d.error_class = $5)
-    AND ($6::float8 IS NULL OR d.failed_at < $6)
+    AND d.failed_at < coalesce($6::float8, 'infinity')
     AND (
         $7::jsonb IS NULL
         OR EXISTS (SELECT 1 FROM /*schema*/task AS t WHERE t.id = d.task_id AND t.labels @> $7::jsonb)
     )
     AND ($8::text IS NULL OR d.fingerprint = $8)
-    AND ($9::float8 IS NULL OR d.failed_at >= $9)
+    AND d.failed_at >= coalesce($9::float8, 0.0)

@@ -9,7 +9,7 @@ SELECT coalesce(
 )
 
 -- name: page
--- The page is chosen from the index alone, then its other columns are read.
+-- The page is chosen from the index alone, then its other columns are read. The index is read from the page's beginning.
 -- 1 queue, 2 function, 3 tenant, 4 reason, 5 error class, 6 moment before which they failed, 7 labels as a JSON object,
 -- 8 fingerprint, 9 moment from which they failed (each NULL for any), 10 failure moment and 11 id after
 -- which to continue (NULL to start), 12 how many at most
@@ -25,13 +25,14 @@ FROM (
         AND ($3::text IS NULL OR d.tenant = $3)
         AND ($4::text IS NULL OR d.reason = $4)
         AND ($5::text IS NULL OR d.error_class = $5)
+        AND d.failed_at <= least(coalesce($6::float8, 'infinity'), coalesce($10::float8, 'infinity'))
         AND ($6::float8 IS NULL OR d.failed_at < $6)
         AND (
             $7::jsonb IS NULL
             OR EXISTS (SELECT 1 FROM /*schema*/task AS t WHERE t.id = d.task_id AND t.labels @> $7::jsonb)
         )
         AND ($8::text IS NULL OR d.fingerprint = $8)
-        AND ($9::float8 IS NULL OR d.failed_at >= $9)
+        AND d.failed_at >= coalesce($9::float8, 0.0)
         AND ($10::float8 IS NULL OR (d.failed_at, d.task_id) < ($10, $11::uuid))
     ORDER BY d.failed_at DESC, d.task_id DESC
     LIMIT $12

@@ -10,9 +10,9 @@ WHERE (?1 IS NULL OR d.queue = ?1)
     AND (?3 IS NULL OR d.tenant = ?3)
     AND (?4 IS NULL OR d.reason = ?4)
     AND (?5 IS NULL OR d.error_class = ?5)
-    AND (?6 IS NULL OR d.failed_at < ?6)
+    AND d.failed_at < coalesce(?6, 9e999)
     AND (?8 IS NULL OR d.fingerprint = ?8)
-    AND (?9 IS NULL OR d.failed_at >= ?9)
+    AND d.failed_at >= coalesce(?9, 0.0)
     AND (
         ?7 IS NULL
         OR NOT EXISTS (

@@ -9,7 +9,7 @@ SELECT coalesce(
 )
 
 -- name: page
--- The page is chosen from the index alone, then its other columns are read.
+-- The page is chosen from the index alone, then its other columns are read. The index is read from the page's beginning.
 -- 1 queue, 2 function, 3 tenant, 4 reason, 5 error class, 6 moment before which they failed, 7 labels as a JSON object,
 -- 8 fingerprint, 9 moment from which they failed (each NULL for any), 10 failure moment and 11 id after
 -- which to continue (NULL to start), 12 how many at most
@@ -25,9 +25,10 @@ FROM (
         AND (?3 IS NULL OR d.tenant = ?3)
         AND (?4 IS NULL OR d.reason = ?4)
         AND (?5 IS NULL OR d.error_class = ?5)
+        AND d.failed_at <= min(coalesce(?6, 9e999), coalesce(?10, 9e999))
         AND (?6 IS NULL OR d.failed_at < ?6)
         AND (?8 IS NULL OR d.fingerprint = ?8)
-        AND (?9 IS NULL OR d.failed_at >= ?9)
+        AND d.failed_at >= coalesce(?9, 0.0)
         AND (
             ?7 IS NULL
             OR NOT EXISTS (
