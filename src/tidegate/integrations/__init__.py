@@ -1,1 +1,1 @@
-"""Use Tidegate inside web frameworks. Each module needs only its own framework."""
+"""Use Tidegate with web frameworks, Sentry and logging. Each module needs only its own library."""
