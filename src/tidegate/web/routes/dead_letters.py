@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from tidegate.operations.bulk import IMMEDIATE_IDS
 from tidegate.operations.dead_export import read_letters
 from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, purge, redrive, task_filter
 from tidegate.store.protocol import Store
@@ -150,11 +151,12 @@ def _add_action_routes(api: ProtectedRouter, context: ApiContext) -> None:
         store = await context.store()
         answers = dict.fromkeys(task_ids, ActionStatus.UNKNOWN)
         if visible and action == "redrive":
-            choice = DeadLetterChoice(visible)
-            report = await redrive(
-                store, choice, context.core.functions, by=principal.name, tenant=principal.tenant
-            )
-            answers |= report.answers
+            for start in range(0, len(visible), IMMEDIATE_IDS):
+                choice = DeadLetterChoice(visible[start : start + IMMEDIATE_IDS])
+                report = await redrive(
+                    store, choice, context.core.functions, by=principal.name, tenant=principal.tenant
+                )
+                answers |= report.answers
         elif visible:
             choice = DeadLetterChoice(visible)
             report = await purge(store, choice, by=principal.name, tenant=principal.tenant)
