@@ -11,51 +11,26 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tidegate.limits.pauses import Pauses
-from tidegate.limits.promotion import Promotion
-from tidegate.limits.settings import GateKind
-from tidegate.store.common import control, gates
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
 from tidegate.store.operation_rows import (
     ENDED,
-    FeedFacts,
-    FirstTry,
-    LetterChannel,
     LetterRow,
     LetterState,
     NewOperation,
     OperationKind,
     OperationRow,
     OperationState,
-    Payloads,
     RedriveSettings,
-    RedriveTerms,
-    Sending,
     Stratum,
 )
 from tidegate.store.rows import ActionStatus, TaskFilter
-
-LATEST_TRIES = 100
-"""How many of the latest first attempts are read to judge a redrive after its canary."""
-READY_LIMIT = 1_000
-"""Ready tasks of a queue are counted up to this."""
-DEAD_COLUMNS = 12
-"""How many of the values that `send_letters` keeps are columns of `dead`. The rest are columns of `task`."""
-RANK_DELAY_SECONDS = 5.0
-"""Letters of a bulk redrive get the rank of tasks that become ready this much later, so that a burst of new
-tasks runs first."""
-
-Redrive = Callable[[Sequence[str], Payloads | None, RedriveTerms], Awaitable[Mapping[str, ActionStatus]]]
-"""Moves dead letters to the main queue in the current transaction. Each back end has its own."""
 
 Purge = Callable[[Sequence[str]], Awaitable[Mapping[str, ActionStatus]]]
 """Deletes dead letters in the current transaction. Each back end has its own."""
 
 _FILTER = msgspec.json.Decoder(TaskFilter)
 _SETTINGS = msgspec.json.Decoder(RedriveSettings)
-_NO_LONGER_DEAD = "no longer dead, or died again since it was chosen"
-_REFUSED = "another task holds its unique name"
 
 
 class StoredOperation(NamedTuple):
@@ -178,9 +153,9 @@ async def set_operation_state(
     db: Session, operation_id: str, revision: int, state: OperationState, note: str
 ) -> bool:
     """Move an operation to another state; return False, and change nothing, if the revision is old."""
-    if not await _take(db, operation_id, revision):
+    if not await take_revision(db, operation_id, revision):
         return False
-    await _set_state(db, operation_id, state, note)
+    await write_state(db, operation_id, state, note)
     return True
 
 
@@ -197,7 +172,7 @@ async def choose_letters(
     Letters in doubt are skipped too unless the settings repeat them. Letters that are no longer dead are left
     out.
     """
-    if not await _take(db, operation.id, operation.revision):
+    if not await take_revision(db, operation.id, operation.revision):
         return False
     await _choose(db, operation.id, operation.settings, letters)
     if cursor is not None:
@@ -212,173 +187,14 @@ async def list_strata(db: Session, operation_id: str) -> list[Stratum]:
 
 async def begin_canary(db: Session, operation: OperationRow, picks: Sequence[Stratum]) -> bool:
     """Mark a number of letters of each stratum as the canary; return False if the revision is old."""
-    if not await _take(db, operation.id, operation.revision):
+    if not await take_revision(db, operation.id, operation.revision):
         return False
     sql = db.sql("choose_letters")
     rows = [(each.function, each.tenant, each.letters) for each in picks if each.letters]
     marked = await db.run_each(sql["mark_canary"], rows, operation.id)
     await db.run(sql["set_canary"], operation.id, len(marked))
-    await _set_state(db, operation.id, OperationState.CANARY, "")
+    await write_state(db, operation.id, OperationState.CANARY, "")
     return True
-
-
-async def read_feed(db: Session, operation: OperationRow) -> FeedFacts:
-    """Return the facts that decide how many letters may be sent now."""
-    sql, in_canary = db.sql("read_feed"), operation.state is OperationState.CANARY
-    channels = tuple(
-        LetterChannel(*row) for row in await db.rows(sql["channels"], operation.id, int(in_canary))
-    )
-    untried: dict[str, int] = {}
-    unclaimed: dict[str, int] = {}
-    for queue, sent, ready in await db.rows(sql["untried"], operation.id):
-        untried[queue], unclaimed[queue] = sent, ready
-    queues = sorted({channel.queue for channel in channels})
-    ready = await db.run_each(sql["ready"], [(queue,) for queue in queues], READY_LIMIT)
-    if in_canary:
-        tries = await db.rows(sql["canary_tries"], operation.id)
-    else:
-        tries = await db.rows(sql["latest_tries"], operation.id, LATEST_TRIES)
-    return FeedFacts(
-        channels=channels,
-        first_tries=tuple(
-            FirstTry(function, tenant, result == "failed") for function, tenant, result in tries
-        ),
-        canary_pending=await db.value(sql["canary_pending"], operation.id) if in_canary else 0,
-        untried=untried,
-        ready={queue: max(0, tasks - unclaimed.get(queue, 0)) for queue, tasks in ready},
-        gates=tuple(await gates.rows(db)),
-        pauses=Pauses(await control.list_pauses(db)),
-        now=await db.now(),
-    )
-
-
-async def send_letters(
-    db: Session, operation: OperationRow, channels: Sequence[LetterChannel], redrive: Redrive
-) -> Sending | None:
-    """Send up to `letters` letters of each channel, as far as the retry budget allows.
-
-    Return what was sent; None if the operation has another revision now. No letter goes to an upstream while
-    retries of other tasks wait for the budget of that upstream or of the system.
-    """
-    if not await _take(db, operation.id, operation.revision):
-        return None
-    sql = db.sql("send_letters")
-    rows, now = await gates.locked_rows(db), await db.now()
-    plan = Promotion(rows, now)
-    picked: list[Any] = []
-    held_by = ""
-    for channel in channels:
-        if await db.value(sql["live_retries"], channel.upstream):
-            held_by = held_by or "retries"
-            continue
-        in_canary = int(operation.state is OperationState.CANARY)
-        found = await db.column(
-            sql["pick"],
-            operation.id,
-            channel.queue,
-            channel.upstream,
-            channel.function,
-            in_canary,
-            channel.letters,
-        )
-        for task in found:
-            if (held := plan.charge_or_hold_redrive(channel.upstream)) is not None:
-                held_by = held_by or held.by
-                break
-            picked.append(task)
-    sending = await _send(db, operation, picked, redrive)
-    if sending.sent:
-        await db.run(sql["begin_canary"], operation.id, now)
-    for row in plan.changed():
-        if row.kind is GateKind.SYSTEM:
-            await gates.ensure_row(db, now, row)  # no application may have declared it
-    await gates.save(db, now, plan.changed())
-    return Sending(sending.sent, sending.skipped, held_by)
-
-
-async def redrive_now(
-    db: Session, operation: NewOperation, task_ids: Sequence[str], args: Payloads | None, redrive: Redrive
-) -> dict[str, ActionStatus]:
-    """Store an operation for a short list of ids and send all of them now; return a status for each id."""
-    if await add_operation(db, operation, task_ids):
-        row = await get_operation(db, operation.id)
-        assert row is not None
-        letters = await db.rows(db.sql("send_letters")["statuses"], operation.id)
-        chosen = [task for task, state in letters if state == LetterState.CHOSEN]
-        await _send(db, row, chosen, redrive, args=args, rank_delay=0.0)
-        await _set_state(db, operation.id, OperationState.DONE, "")
-    sent = {
-        db.text(task)
-        for task, state in await db.rows(db.sql("send_letters")["statuses"], operation.id)
-        if state not in (LetterState.CHOSEN, LetterState.SKIPPED)
-    }
-    known = {id_ for id_ in task_ids if (stored := db.id(id_)) is not None and db.text(stored) in sent}
-    return {task_id: ActionStatus.DONE if task_id in known else ActionStatus.REFUSED for task_id in task_ids}
-
-
-async def record_outcomes(db: Session, operation_id: str, limit: int = 500) -> int:
-    """Record what became of sent letters; return how many records changed. Safe to repeat."""
-    sql = db.sql("record_outcomes")
-    rows = [_outcome(*row) for row in await db.rows(sql["changed"], operation_id, limit)]
-    changed = await db.run_each(sql["record"], rows, operation_id, await db.now())
-    states = [state for _, state in changed]
-    await _count(
-        db, operation_id, **{name: states.count(name) for name in ("succeeded", "died", "cancelled")}
-    )
-    return len(changed)
-
-
-async def has_outcomes(db: Session, operation_id: str) -> bool:
-    """Return whether `record_outcomes` would record anything."""
-    return bool(await db.rows(db.sql("record_outcomes")["changed"], operation_id, 1))
-
-
-def _outcome(
-    task: Any,
-    first_try: str,
-    archived: str | None,
-    archived_run: int | None,
-    dead_run: int | None,
-    reason: str | None,
-    known: Any,
-    failed: bool | int,
-) -> tuple[Any, str, str, str]:
-    """Return a letter's id, its state, how its first attempt ended, and the reason if it died again."""
-    if archived == "succeeded":
-        return task, "succeeded", "failed" if failed else "succeeded", ""
-    if dead_run is not None:
-        return task, "died", "failed", reason or ""
-    if archived is not None or known is None:
-        return task, "cancelled", "failed" if failed else "", ""
-    return task, "sent", "failed", ""
-
-
-async def undo_letters(db: Session, operation: OperationRow, limit: int = 500) -> int | None:
-    """Take back letters that no worker has claimed, and drop letters that were not sent; return how many.
-
-    A letter taken back has its earlier failure, counters, queue and arguments. None: the operation has
-    another revision now. 0: no letter is left to take back, and the operation is undone.
-    """
-    if not await _take(db, operation.id, operation.revision):
-        return None
-    sql = db.sql("undo_letters")
-    dropped = await db.rows(sql["drop_chosen"], operation.id, limit)
-    picked = {row[0]: row for row in await db.rows(sql["pick"], operation.id, limit)}
-    left = await db.run_each(sql["leave"], [(task, row[1]) for task, row in picked.items()])
-    tasks = [task for (task,) in left]
-    before = {task: msgspec.json.decode(picked[task][2]) for task in tasks}
-    await db.run_each(sql["dead"], [(task, *before[task][:DEAD_COLUMNS]) for task in tasks])
-    await db.run_each(sql["task"], [(task, *before[task][DEAD_COLUMNS:]) for task in tasks])
-    changed = [(task, *picked[task][3:]) for task in tasks if picked[task][3] is not None]
-    await db.run_each(sql["args"], changed)
-    await _run_for(db, sql["free_unique"], tasks)
-    await _run_for(db, sql["undone"], tasks, operation.id)
-    why = f"operation {operation.id}"
-    await db.run_each(sql["note"], [(task, why) for task in tasks], await db.now())
-    await _count(db, operation.id, skipped=len(dropped), undone=len(tasks))
-    if not dropped and not picked:
-        await _set_state(db, operation.id, OperationState.UNDONE, operation.note)
-    return len(dropped) + len(picked)
 
 
 async def find_old_operation(db: Session, kept_seconds: float) -> str | None:
@@ -408,21 +224,23 @@ async def purge_letters(
     statuses = dict(await purge(task_ids))
     purged = list(statuses.values()).count(ActionStatus.DONE)
     skipped = len(statuses) - purged
-    await _count(db, operation_id, chosen=len(statuses), sent=purged, cancelled=purged, skipped=skipped)
+    await add_counts(db, operation_id, chosen=len(statuses), sent=purged, cancelled=purged, skipped=skipped)
     return statuses
 
 
-async def _take(db: Session, operation_id: str, revision: int) -> bool:
+async def take_revision(db: Session, operation_id: str, revision: int) -> bool:
+    """Lock an operation until the commit and raise its revision; return whether it had this one."""
     sql = db.sql("operations")
     return await db.value(sql["take"], operation_id, revision, await db.now()) is not None
 
 
-async def _set_state(db: Session, operation_id: str, state: OperationState, note: str) -> None:
+async def write_state(db: Session, operation_id: str, state: OperationState, note: str) -> None:
+    """Write the state of a locked operation, and when it ended if it has."""
     ended_at = await db.now() if state in ENDED else None
     await db.run(db.sql("operations")["set_state"], operation_id, str(state), storable(note), ended_at)
 
 
-async def _count(
+async def add_counts(
     db: Session,
     operation_id: str,
     *,
@@ -434,6 +252,7 @@ async def _count(
     skipped: int = 0,
     undone: int = 0,
 ) -> None:
+    """Add to the counts of a locked operation."""
     counts = (chosen, sent, succeeded, died, cancelled, skipped, undone)
     if any(counts):
         await db.run(db.sql("operations")["count"], operation_id, *counts)
@@ -452,7 +271,7 @@ async def _choose(
         settings.repeats_doubts,
     )
     states = [state for _, state in recorded]
-    await _count(db, operation_id, chosen=states.count("chosen"), skipped=states.count("skipped"))
+    await add_counts(db, operation_id, chosen=states.count("chosen"), skipped=states.count("skipped"))
 
 
 def lot_of(task_id: str) -> int:

@@ -29,6 +29,7 @@ from tidegate.store.common import (
     retention,
     runs,
     schedules,
+    sending,
     statistics,
     stats,
     totals,
@@ -245,15 +246,15 @@ class CommonStore(Store):
     choose_letters = write(operations.choose_letters)
     list_strata = read(operations.list_strata)
     begin_canary = write(operations.begin_canary)
-    read_feed = read(operations.read_feed, snapshot=True)
+    read_feed = read(sending.read_feed, snapshot=True)
 
     async def record_outcomes(self, operation_id: str, limit: int = 500) -> int:
         """Record outcomes. Without any, nothing is locked."""
-        if not await self._read(lambda db: operations.has_outcomes(db, operation_id)):
+        if not await self._read(lambda db: sending.has_outcomes(db, operation_id)):
             return 0
-        return await self._write(lambda db: operations.record_outcomes(db, operation_id, limit))
+        return await self._write(lambda db: sending.record_outcomes(db, operation_id, limit))
 
-    undo_letters = write(operations.undo_letters, notify=True)
+    undo_letters = write(sending.undo_letters, notify=True)
 
     async def delete_old_operations(self, kept_seconds: float, limit: int = 1_000) -> int:
         """Delete old operations. Without any, nothing is locked."""

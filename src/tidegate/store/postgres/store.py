@@ -8,7 +8,16 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
-from tidegate.store.common import due_schedules, operations, promote, retention, runs, schedules, workers
+from tidegate.store.common import (
+    due_schedules,
+    operations,
+    promote,
+    retention,
+    runs,
+    schedules,
+    sending,
+    workers,
+)
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore, read, write
@@ -303,18 +312,18 @@ class PostgresStore(CommonStore):
     async def send_letters(
         self, operation: OperationRow, channels: Sequence[LetterChannel]
     ) -> Sending | None:
-        sending = await self._write(
-            lambda db: operations.send_letters(db, operation, channels, _redrive_within(db))
+        effect = await self._write(
+            lambda db: sending.send_letters(db, operation, channels, _redrive_within(db))
         )
-        if sending is not None and sending.sent:
+        if effect is not None and effect.sent:
             self._watch.committed()
-        return sending
+        return effect
 
     async def redrive_now(
         self, operation: NewOperation, task_ids: Sequence[str], *, args: Payloads | None = None
     ) -> dict[str, ActionStatus]:
         return await self._write(
-            lambda db: operations.redrive_now(db, operation, task_ids, args, _redrive_within(db)), notify=True
+            lambda db: sending.redrive_now(db, operation, task_ids, args, _redrive_within(db)), notify=True
         )
 
     async def purge_letters(
@@ -325,7 +334,7 @@ class PostgresStore(CommonStore):
         )
 
 
-def _redrive_within(db: PostgresSession) -> operations.Redrive:
+def _redrive_within(db: PostgresSession) -> sending.Redrive:
     """Return a function that redrives in the transaction of this session."""
 
     async def redrive(

@@ -10,7 +10,7 @@ import apsw
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
 from tidegate.domain.retention import Data, FinalTable
-from tidegate.store.common import due_schedules, operations, promote, retention, schedules, workers
+from tidegate.store.common import due_schedules, operations, promote, retention, schedules, sending, workers
 from tidegate.store.common import store as common
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.refusals import cannot_join
@@ -277,14 +277,14 @@ class SqliteStore(CommonStore):
         self, operation: OperationRow, channels: Sequence[LetterChannel]
     ) -> Sending | None:
         return await self._write(
-            lambda db: operations.send_letters(db, operation, channels, _redrive_within(db))
+            lambda db: sending.send_letters(db, operation, channels, _redrive_within(db))
         )
 
     async def redrive_now(
         self, operation: NewOperation, task_ids: Sequence[str], *, args: Payloads | None = None
     ) -> dict[str, ActionStatus]:
         return await self._write(
-            lambda db: operations.redrive_now(db, operation, task_ids, args, _redrive_within(db))
+            lambda db: sending.redrive_now(db, operation, task_ids, args, _redrive_within(db))
         )
 
     async def purge_letters(
@@ -295,7 +295,7 @@ class SqliteStore(CommonStore):
         )
 
 
-def _redrive_within(db: SqliteSession) -> operations.Redrive:
+def _redrive_within(db: SqliteSession) -> sending.Redrive:
     """Return a function that redrives in the transaction of this session."""
 
     async def redrive(
