@@ -229,7 +229,7 @@ async def purge_letters(
 
 
 async def take_revision(db: Session, operation_id: str, revision: int) -> bool:
-    """Lock an operation until the commit and raise its revision; return whether it had this one."""
+    """Lock an operation until the commit and raise its revision; return False if the revision is old."""
     sql = db.sql("operations")
     return await db.value(sql["take"], operation_id, revision, await db.now()) is not None
 
@@ -277,38 +277,3 @@ async def _choose(
 def lot_of(task_id: str) -> int:
     """Return a random number that is fixed for each letter: the last bits of its id."""
     return int(task_id[-8:], 16) >> 1
-
-
-async def _send(
-    db: Session,
-    operation: OperationRow,
-    tasks: Sequence[Any],
-    redrive: Redrive,
-    *,
-    args: Payloads | None = None,
-    rank_delay: float = RANK_DELAY_SECONDS,
-) -> Sending:
-    """Redrive these chosen letters, given by their stored ids, and record their earlier values."""
-    if not tasks:
-        return Sending()
-    sql = db.sql("send_letters")
-    letters = await db.rows(sql["letters"], operation.id, db.array(tasks))
-    before = [(row[0], msgspec.json.encode(tuple(row)[1:]).decode()) for row in letters]
-    await db.run_each(sql["sent"], before, operation.id, await db.now())
-    going = {db.text(task): task for task, _ in before}
-    if args:
-        await _run_for(db, sql["keep_args"], list(going.values()), operation.id)
-    settings = operation.settings
-    note = f"by {operation.started_by}, operation {operation.id}"
-    terms = RedriveTerms(note, settings.to_queue, settings.keeps_attempts, rank_delay)
-    statuses = await redrive(list(going), args, terms) if going else {}
-    skipped = {task: _REFUSED for text, task in going.items() if statuses[text] is not ActionStatus.DONE}
-    sent = len(going) - len(skipped)
-    skipped |= dict.fromkeys(set(tasks) - set(going.values()), _NO_LONGER_DEAD)
-    await db.run_each(sql["skip"], list(skipped.items()), operation.id)
-    await _count(db, operation.id, sent=sent, skipped=len(skipped))
-    return Sending(sent, len(skipped))
-
-
-async def _run_for(db: Session, statement: str, tasks: Sequence[Any], *values: Any) -> None:
-    await db.run_each(statement, [(task,) for task in tasks], *values)

@@ -51,7 +51,7 @@ _REFUSED = "another task holds its unique name"
 
 
 async def read_feed(db: Session, operation: OperationRow) -> FeedFacts:
-    """Return what decides how many letters may be sent now."""
+    """Return the facts that decide how many letters may be sent now."""
     sql, in_canary = db.sql("read_feed"), operation.state is OperationState.CANARY
     channels = tuple(
         LetterChannel(*row) for row in await db.rows(sql["channels"], operation.id, int(in_canary))
@@ -83,10 +83,10 @@ async def read_feed(db: Session, operation: OperationRow) -> FeedFacts:
 async def send_letters(
     db: Session, operation: OperationRow, channels: Sequence[LetterChannel], redrive: Redrive
 ) -> Sending | None:
-    """Send up to so many letters of each channel, as far as the retry budget allows.
+    """Send up to `letters` letters of each channel, as far as the retry budget allows.
 
-    Return what was sent; None if the operation has another revision now. Nothing goes to an upstream while
-    retries of other tasks wait for its budget or for the system's.
+    Return what was sent; None if the operation has another revision now. No letter goes to an upstream while
+    retries of other tasks wait for the budget of that upstream or of the system.
     """
     if not await take_revision(db, operation.id, operation.revision):
         return None
@@ -127,7 +127,7 @@ async def send_letters(
 async def redrive_now(
     db: Session, operation: NewOperation, task_ids: Sequence[str], args: Payloads | None, redrive: Redrive
 ) -> dict[str, ActionStatus]:
-    """Store an operation for a short list of ids and send all of them at once; return a status per id."""
+    """Store an operation for a short list of ids and send all of them now; return a status for each id."""
     if await add_operation(db, operation, task_ids):
         row = await get_operation(db, operation.id)
         assert row is not None
@@ -145,7 +145,7 @@ async def redrive_now(
 
 
 async def record_outcomes(db: Session, operation_id: str, limit: int = 500) -> int:
-    """Record what became of letters that were sent; return how many changed. Safe to repeat."""
+    """Record what became of sent letters; return how many records changed. Safe to repeat."""
     sql = db.sql("record_outcomes")
     rows = [_outcome(*row) for row in await db.rows(sql["changed"], operation_id, limit)]
     changed = await db.run_each(sql["record"], rows, operation_id, await db.now())
@@ -171,7 +171,7 @@ def _outcome(
     known: Any,
     failed: bool | int,
 ) -> tuple[Any, str, str, str]:
-    """Return the id, the state, how its first attempt ended, and of what it died."""
+    """Return a letter's id, its state, how its first attempt ended, and the reason if it died again."""
     if archived == "succeeded":
         return task, "succeeded", "failed" if failed else "succeeded", ""
     if dead_run is not None:
@@ -182,10 +182,10 @@ def _outcome(
 
 
 async def undo_letters(db: Session, operation: OperationRow, limit: int = 500) -> int | None:
-    """Take back letters that no worker has claimed, and drop those that were not sent; return how many.
+    """Take back letters that no worker has claimed, and drop letters that were not sent; return how many.
 
-    The dead letters are as they were before: failure, counters, queue, arguments. None: the operation has
-    another revision now. 0: nothing is left to take back, and the operation is undone.
+    A letter taken back has its earlier failure, counters, queue and arguments. None: the operation has
+    another revision now. 0: no letter is left to take back, and the operation is undone.
     """
     if not await take_revision(db, operation.id, operation.revision):
         return None
@@ -218,7 +218,7 @@ async def _send(
     args: Payloads | None = None,
     rank_delay: float = RANK_DELAY_SECONDS,
 ) -> Sending:
-    """Redrive these chosen letters, given by their stored ids, and record what they were before."""
+    """Redrive these chosen letters, given by their stored ids, and record their earlier values."""
     if not tasks:
         return Sending()
     sql = db.sql("send_letters")
