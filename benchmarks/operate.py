@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import statistics
 import sys
 import tempfile
@@ -25,6 +26,10 @@ import apsw
 from benchmarks import redrive_cost
 from benchmarks.harness import log_progress
 from pgserver import postgres_server
+from tidegate.alerts.evaluation import evaluate_if_due
+from tidegate.alerts.settings import AlertSettings
+from tidegate.alerts.usual import read_usual
+from tidegate.domain.ids import IdMaker
 from tidegate.monitor.exposition import expose
 from tidegate.monitor.reading import read_metrics
 from tidegate.operations.failure_groups import list_groups
@@ -47,6 +52,8 @@ QUARTERS = 45 * 96
 FINGERPRINTS = 100
 ROUNDS = 30
 MOST_SCRAPE_MS = 50.0
+MOST_USUAL_MS = 1_000.0
+_EPISODE_IDS = IdMaker(lambda: time.time_ns() // 1_000_000, random.Random(1).getrandbits)
 MOST_HISTORY_MS = 200.0
 
 _SERIES = {
@@ -192,6 +199,16 @@ async def scrape(store: Store) -> None:
     expose(await read_metrics(store, [Pool()]))
 
 
+async def evaluate_alerts(store: Store) -> None:
+    """Make one pass over the alerts, as some process does every 15 seconds."""
+    await evaluate_if_due(store, AlertSettings(interval=0.0), evaluator="benchmark", make_id=_EPISODE_IDS)
+
+
+async def compute_usual(store: Store) -> None:
+    """Compute what is usual for the alerts, as a pass does once an hour."""
+    await read_usual(store, await store.now())
+
+
 def history_of(since: str, step: str) -> Callable[[Store], Awaitable[None]]:
     """Return what `tidegate stats` does for this time."""
 
@@ -241,6 +258,8 @@ async def timed(work: Callable[[Store], Awaitable[None]], store: Store) -> tuple
 
 FIGURES: dict[str, tuple[Callable[[Store], Awaitable[None]], float]] = {
     "metrics scrape": (scrape, MOST_SCRAPE_MS),
+    "alerts, a pass": (evaluate_alerts, MOST_SCRAPE_MS),
+    "alerts, what is usual (hourly)": (compute_usual, MOST_USUAL_MS),
     "stats, 24 hours": (history_of("24h", "hour"), MOST_HISTORY_MS),
     "stats, 7 days by hour": (history_of("7d", "hour"), MOST_HISTORY_MS),
     "stats, 40 days": (history_of("40d", "day"), MOST_HISTORY_MS),
