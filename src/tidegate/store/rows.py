@@ -45,14 +45,14 @@ class NewTask:
     unique: str | None = None
     """Unique name: no second task can have it until this one is final or `unique_seconds` have passed."""
     unique_seconds: float | None = None
-    """None: until the task is final."""
+    """How long the unique name is held at most; None: until the task is final."""
     delay_seconds: float = 0.0
     run_at: float | None = None
-    """A moment the caller named; overrides `delay_seconds`. A past moment makes the task due at once."""
+    """A moment the caller named; overrides `delay_seconds`. A past moment makes the task due now."""
     total_timeout_seconds: float | None = None
     """Overrides the task function's own total timeout; infinity for no timeout."""
     deadline_seconds: float | None = None
-    """From the enqueue. Waits and parks do not extend it."""
+    """Seconds from the enqueue. Waits and parks do not extend them."""
     deadline_at: float | None = None
     """A moment the caller named; overrides `deadline_seconds`."""
     timeout_seconds: float | None = None
@@ -61,7 +61,7 @@ class NewTask:
     """Overrides the task function's own number."""
     labels: Mapping[str, str] = field(default_factory=dict)
     on_final: FinalHook | None = None
-    """What to enqueue when it reaches a final state."""
+    """The task to enqueue when this task reaches a final state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class CrashPolicy:
 
     crash_limit: int = 3
     base_seconds: float = 10.0
-    """Wait after the second crash, doubled each time, at most `max_seconds`. After the first: none."""
+    """Wait after the second crash, doubled each time, at most `max_seconds`. After the first crash there is
+    no wait."""
     max_seconds: float = 600.0
     max_attempts: int = 3
     """Most charged attempts, unless the task has its own number. The last attempt does not probe a gate."""
@@ -91,7 +92,7 @@ class CrashPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """What one pool process wants from one claim."""
+    """The parameters of one claim of a pool process."""
 
     worker_id: str
     slots: int
@@ -103,7 +104,7 @@ class ClaimRequest:
     is_strict: bool = False
     """True: queues in listed order; False: by rank across queues."""
     reserved: Mapping[Priority, int] = field(default_factory=dict)
-    """Slots of this claim reserved for lower priorities that have waited for their share."""
+    """How many slots of this claim are reserved for each lower priority that is owed some of its share."""
 
 
 class ClaimedTask(NamedTuple):
@@ -120,7 +121,7 @@ class ClaimedTask(NamedTuple):
     counters: Counters
     enqueued_at: float
     ready_at: float
-    """When it became ready: claim time minus this is the wait a user notices."""
+    """When the task became ready. The wait that a user notices is `claimed_at` minus this moment."""
     claimed_at: float
     spent_seconds: float
     """Seconds since its first start, without parks and suspensions; 0 on the first run."""
@@ -132,7 +133,7 @@ class ClaimedTask(NamedTuple):
     max_attempts: int | None = None
     labels: Mapping[str, str] = MappingProxyType({})
     wait_seconds: float = 0.0
-    """Seconds until the rate-limit slot reserved for this task. The worker starts it then."""
+    """Seconds until the rate-limit slot reserved for this task. The worker starts the task then."""
     is_probe: bool = False
     """Whether this run probes an upstream that did not work. A probe is never charged an attempt."""
     last_failure: LastFailure | None = None
@@ -237,7 +238,7 @@ class TaskRow:
     redrives: int
     enqueued_at: float
     due_at: float | None
-    """When it is or was due to become ready. For a waiting task this is the moment first planned."""
+    """When the task is or was due to become ready. For a waiting task this is the moment first planned."""
     started_at: float | None
     """Start of the current or last run."""
     finished_at: float | None
@@ -256,11 +257,12 @@ class TaskRow:
     redriven_at: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     usage: UsageTotals | None = None
-    """What the calls of all its runs consumed; None if no response stated it."""
+    """What the calls of all its runs consumed; None if no response stated its usage."""
     held_until_at: float | None = None
-    """Until when the task is held back after its planned moment; None if it is not."""
+    """Until when the task is held back after its planned moment; None if it is not held back."""
     held_by: str = ""
-    """What holds it back: its upstream's `gate`, or the retry budget of its `upstream` or the `system`."""
+    """What holds the task back: its upstream's `gate`, or the retry budget of its `upstream` or of the
+    `system`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,13 +271,13 @@ class StoredResult:
 
     state: State
     data: bytes
-    """Encoded; empty unless succeeded. `b"null"` for None."""
+    """The encoded result; empty unless the task succeeded. A result of None is `b"null"`."""
     codec_tag: str
     reason: str = ""
     error_class: str = ""
     message: str = ""
     fingerprint: str | None = None
-    """Of the failure of a dead task."""
+    """The fingerprint of a dead task's failure; None for other tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,8 @@ class HistoryRow:
     """One run of a task, or one action of a person on it."""
 
     kind: str
-    """`run` for runs; else `enqueued`, `redriven`, `cancel requested`, `priority changed`, `run now`."""
+    """`run` for runs; for actions `enqueued`, `redriven`, `cancel requested`, `priority changed` or `run
+    now`."""
     at: float
     """Start of the run, or moment of the action."""
     run: int | None = None
@@ -319,11 +322,11 @@ class TaskFilter:
     error_class: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     before: float | None = None
-    """For dead letters: failed before this moment. For other tasks: enqueued before it."""
+    """Dead letters must have failed before this moment, other tasks must have been enqueued before it."""
     fingerprint: str | None = None
-    """Of dead letters only."""
+    """Only dead letters have a fingerprint."""
     since: float | None = None
-    """For dead letters: failed at this moment or later."""
+    """Dead letters must have failed at this moment or later."""
 
     @property
     def is_empty(self) -> bool:
@@ -351,18 +354,18 @@ class DeadLetterRow:
     counters: Counters
     labels: Mapping[str, str]
     fingerprint: str | None = None
-    """None: written by older code, until maintenance adds it."""
+    """None if older code stored the letter and maintenance has not added the fingerprint yet."""
 
 
 class CancelStatus(StrEnum):
     """What a cancel did to one task."""
 
     CANCELLED = "cancelled"
-    """It was not running, and will not run."""
+    """The task was not running, and will not run."""
     REQUESTED = "requested"
-    """It is running. Its function is asked to stop, and no further run starts."""
+    """The task is running. Its function is asked to stop, and no further run starts."""
     FINISHED = "finished"
-    """It was final already."""
+    """The task was final already."""
     UNKNOWN = "unknown"
 
 
@@ -404,6 +407,6 @@ class QueueStats:
     waits: tuple[WaitReason, ...] = ()
     """Why tasks are paced or blocked."""
     pause: Pause | None = None
-    """Set while a person has paused this queue."""
+    """The pause of this queue; None if it is not paused."""
     drain: Drain = EMPTY
     """When its ready and paced tasks will be done, and what decides that."""

@@ -1,4 +1,4 @@
-"""Slots and permits of calls that no claim has charged."""
+"""Slots and permits for calls that no claim has charged."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from tidegate.store.common.session import Session
 
 
 async def has_work(db: Session) -> bool:
-    """Return whether anything is due or may leave early."""
+    """Return whether any task is due or may leave early."""
     sql = db.sql("promote")
     if await db.value(sql["is_due"], db.at):
         return True
@@ -23,7 +23,7 @@ async def has_work(db: Session) -> bool:
 async def promote(db: Session, limit: int) -> int:
     """Move up to `limit` due tasks to the main queue, or postpone them; return how many were due.
 
-    It locks the gates first, so that two promoters do not spend the same budget.
+    It locks the gates first, so that two processes do not spend the same budget.
     """
     sql = db.sql("promote")
     rows = await gates.locked_rows(db)
@@ -69,7 +69,10 @@ async def _hold(db: Session, plan: Promotion, task: DueTask, going: list[DueTask
 
 
 async def _early(db: Session, plan: Promotion, now: float) -> list[DueTask]:
-    """Return tasks that may leave early, and charge them. An upstream's first held task stops its others."""
+    """Return tasks that may leave early, and charge them.
+
+    A task that must wait stops its upstream's later tasks.
+    """
     going = []
     for upstream, opened_at in plan.reopened().items():
         for row in await db.rows(db.sql("promote")["early"], upstream, opened_at, now, MAX_EARLY):

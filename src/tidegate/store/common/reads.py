@@ -1,4 +1,4 @@
-"""Read tasks: rows, pages of them, results, payloads, history."""
+"""Read tasks: rows, pages of rows, results, payloads, history."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def get_payload(db: Session, task_id: str) -> tuple[bytes, str]:
 
     Raises:
         TaskNotFoundError: There is no such task.
-        DataRemovedError: Retention removed them before the task.
+        DataRemovedError: Retention removed the arguments before the task.
     """
     row = await db.row(db.sql("get_payload")["payload"], db.id(task_id))
     if row is None and await read_tasks(db, [task_id]):

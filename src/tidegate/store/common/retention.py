@@ -49,7 +49,7 @@ async def export_tasks(db: Session, task_ids: Sequence[str], data: Collection[Da
 async def list_tasks_with_parts(
     db: Session, task_ids: Sequence[str], parts: Collection[Data]
 ) -> frozenset[str]:
-    """Return those of these tasks that are finished and have any of these parts."""
+    """Return which of these tasks are finished and have any of these parts."""
     stored = [found for task_id in task_ids if (found := db.id(task_id)) is not None]
     holders: set[str] = set()
     for table in tables_of(parts) if stored else ():
@@ -78,6 +78,6 @@ def _exported(db: Session, table: TaskTable, columns: Mapping[str, Any]) -> Expo
 
 
 def _plain(db: Session, name: str, value: Any) -> Any:
-    """Return a value as both back ends have it: ids as text."""
+    """Return a value in the form that both back ends share: ids as text."""
     is_id = name.endswith("id") and value is not None and not isinstance(value, str)
     return db.text(value) if is_id else value

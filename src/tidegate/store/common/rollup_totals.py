@@ -15,7 +15,7 @@ RollupKey = tuple[str, str, str, str]
 
 @dataclass(slots=True)
 class OutcomeCounts:
-    """Counts of outcomes of runs of one channel that started in one minute and took about as long."""
+    """Counts of outcomes of runs of one channel that started in the same minute and took equally long."""
 
     dead: int = 0
     cancelled: int = 0
@@ -27,15 +27,15 @@ class OutcomeCounts:
 
 
 class RunTimes(NamedTuple):
-    """The times of runs, each in buckets, and why they ended. None if there was no run."""
+    """The buckets of the times of runs, and why the runs ended. None if there was no run."""
 
     started_minute: int | None = None
     ran: int | None = None
     waited: int | None = None
     took: int | None = None
-    """From the enqueue of the task to its end; None if it did not end."""
+    """The time from the enqueue of the task to its end; None if the task did not end."""
     reason: str | None = None
-    """Why they were retried, or why their tasks died."""
+    """Why the runs were retried, or why their tasks died."""
 
 
 _NO_RUN = RunTimes()

@@ -1,4 +1,4 @@
-"""Schedules: what people and applications change, and what lists show. `fire_schedules` fires them."""
+"""Schedules: the changes by people and applications, and the lists. `fire_schedules` is in another module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidegate.store.schedule_rows import (
 
 
 class StoredSchedule(NamedTuple):
-    """What a change reads of a schedule before it writes."""
+    """The columns of a schedule that a change reads before it writes."""
 
     name: str
     application: str
@@ -52,13 +52,13 @@ def build_tick_row(db: Session, row: Sequence[Any]) -> TickRow:
 
 
 async def list_schedules(db: Session, *, after: str = "", limit: int = 100) -> list[ScheduleRow]:
-    """Return at most `limit` schedules by name, starting after the name `after`."""
+    """Return at most `limit` schedules in the order of their names, starting after the name `after`."""
     rows = await db.rows(db.sql("schedules")["list"], storable(after), limit)
     return [_with_tick(db, row) for row in rows]
 
 
 async def get_schedule(db: Session, name: str) -> ScheduleRow | None:
-    """Return one schedule; None if there is none of that name."""
+    """Return the schedule with this name; None if it does not exist."""
     row = await db.row(db.sql("schedules")["get"], storable(name))
     return None if row is None else _with_tick(db, row)
 
@@ -83,7 +83,7 @@ async def list_unfired_ticks(db: Session, *, since: float, limit: int = 100) -> 
 
 
 async def list_last_successes(db: Session) -> dict[str, float]:
-    """Return when the latest task of each schedule that succeeded ended, if it is of its last 20 ticks."""
+    """Return for each schedule when the latest successful task of its last 20 ticks ended."""
     return dict(map(tuple, await db.rows(db.sql("schedules")["last_successes"])))
 
 
@@ -91,7 +91,7 @@ async def list_last_successes(db: Session) -> dict[str, float]:
 
 
 async def add_schedule(db: Session, schedule: NewSchedule) -> ScheduleAnswer:
-    """Store a person's schedule, unless another one has its name."""
+    """Store a person's schedule, unless another schedule has its name."""
     found = await _locked(db, schedule.name)
     rule, task = rule_to_json(schedule.rule), task_to_json(schedule.task)
     if found is not None and found.removed_at is None:
@@ -124,7 +124,7 @@ async def remove_schedule(db: Session, name: str) -> ScheduleAnswer:
 
 
 async def pause_schedule(db: Session, name: str) -> ScheduleAnswer:
-    """Let a schedule tick no more."""
+    """Pause a schedule."""
     found = await _locked(db, name)
     if found is None or found.removed_at is not None:
         return ScheduleAnswer.UNKNOWN
@@ -135,7 +135,7 @@ async def pause_schedule(db: Session, name: str) -> ScheduleAnswer:
 
 
 async def resume_schedule(db: Session, name: str, next_at: float | None) -> ScheduleAnswer:
-    """Let a paused schedule tick again."""
+    """Resume a paused schedule."""
     found = await _locked(db, name)
     if found is None or found.removed_at is not None:
         return ScheduleAnswer.UNKNOWN
@@ -145,7 +145,10 @@ async def resume_schedule(db: Session, name: str, next_at: float | None) -> Sche
 
 
 async def record_run(db: Session, name: str, task: NewTask, *, counts: bool) -> ScheduleAnswer | None:
-    """Record a run by hand; None if it is recorded already. The caller enqueues the task after `DONE`."""
+    """Record a run by hand; return None if it is recorded already.
+
+    After `DONE` the caller enqueues the task.
+    """
     found = await _locked(db, name)
     if found is None or found.removed_at is not None:
         return ScheduleAnswer.UNKNOWN
@@ -158,7 +161,10 @@ async def record_run(db: Session, name: str, task: NewTask, *, counts: bool) -> 
 
 
 async def _locked(db: Session, name: str) -> StoredSchedule | None:
-    """Return a schedule, removed ones too. Nobody else changes schedules until the transaction ends."""
+    """Return a schedule, even if it was removed.
+
+    No other process changes schedules until the transaction ends.
+    """
     sql = db.sql("schedules")
     await db.row(sql["lock"])
     row = await db.row(sql["one"], storable(name))
@@ -176,7 +182,7 @@ def _refuse_change(found: StoredSchedule | None) -> ScheduleAnswer | None:
 
 
 async def generation_in_force(db: Session, application: str, fingerprint: str) -> int | None:
-    """Return the generation of this set if it is in force; else None."""
+    """Return the generation of this set if the set is in force, otherwise None."""
     row = await db.row(db.sql("declare_schedules")["sets"], application)
     return None if row is None or row[0] != fingerprint else row[1]
 
@@ -256,7 +262,7 @@ def _next_at(found: StoredSchedule, schedule: NewSchedule) -> float | None:
 
 
 def _when(rule_json: str) -> str | None:
-    """Return at which moments a stored rule ticks; None if a newer version stored it in another form."""
+    """Return the moments at which a stored rule ticks; None if a newer version stored it in another form."""
     try:
         return rule_from_json(rule_json).when
     except msgspec.DecodeError:

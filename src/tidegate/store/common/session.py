@@ -12,12 +12,15 @@ from typing import Any, Protocol
 class Session(Protocol):
     """Runs the statements of one store call in its transaction.
 
-    On SQLite the calls run on the store's own thread, so every `await` returns at once.
+    On SQLite the calls run on the store's own thread, so no `await` waits.
     """
 
     @property
     def at(self) -> float | None:
-        """The current time for statements, their parameter `at`; None: they use the server's clock."""
+        """The value of the parameter `at` of statements: the current time.
+
+        None: they use the server's clock.
+        """
 
     async def now(self) -> float:
         """Return the current time of the store's clock, in seconds since the epoch."""
@@ -57,6 +60,6 @@ class Session(Protocol):
     ) -> Sequence[Sequence[Any]]:
         """Run a statement for each of these rows; return all rows it returns.
 
-        The columns of the rows are its first parameters, then `values`. PostgreSQL gets the columns as
-        arrays, in one statement.
+        The columns of a row are the first parameters of the statement; `values` follow. On PostgreSQL this is
+        one statement, which gets the columns as arrays.
         """

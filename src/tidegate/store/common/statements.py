@@ -1,8 +1,8 @@
 """Load SQL files: one per operation, each statement after a `-- name:` line.
 
 Conditions that several statements of a file share are written once, after a `-- shared: conditions` line
-before the first statement. A statement includes them by the comment `/*conditions*/`. Code edits
-nothing else.
+before the first statement. A statement includes them by the comment `/*conditions*/`. Code makes no other
+change to the text.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _COUNTS = 12
 async def get_statistics(
     db: Session, which: HistoryRange, *, step_minutes: int, apart: Collection[str] = _NAMES
 ) -> list[StatisticsRow]:
-    """Return the counters by period and by the names that are kept apart, oldest first."""
+    """Return the counters, grouped by period and by the names in `apart`, oldest first."""
     sql, now = db.sql("get_statistics"), await db.now()
     kept = [name in apart for name in _NAMES]
     chosen = (step_minutes, which.queue, which.function, which.upstream, *kept)
@@ -61,7 +61,7 @@ async def _read(
     rows: Sequence[Minutes],
     chosen: tuple[Any, ...],
 ) -> list[Sequence[Any]]:
-    """Return what the statements for sums, for minutes and for what is not folded yet find."""
+    """Return the rows of three statements: for sums, for minutes, and for counts that are not folded yet."""
     sums, minutes, recent = names
     whole = Minutes(0, min(each.first for each in rows), max(each.after for each in rows))
     return [
@@ -81,7 +81,7 @@ async def get_tenant_statistics(
 
 
 def _widened(which: HistoryRange, now: float) -> tuple[int, int]:
-    """Return the first minute and the one after the last. Old counters are those of an hour or a day."""
+    """Return the first minute and the minute after the last, widened to full hours or days if old."""
     first, end = minutes_of(which)
     if first < compaction_limit(now, HOUR_STEP):
         first -= first % HOUR_STEP.longer

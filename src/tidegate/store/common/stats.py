@@ -18,9 +18,9 @@ from tidegate.store.rows import QueueStats
 
 
 async def get_queue_stats(db: Session, unserved: UnservedReason | None = None) -> list[QueueStats]:
-    """Return each queue that has a task, finished one in the last ten minutes or is paused, by name.
+    """Return each queue that has a task, finished a task in the last ten minutes, or is paused, by name.
 
-    The ten minutes are the current one and the nine full ones before it.
+    The ten minutes are the current minute and the nine full minutes before it.
     """
     sql, now = db.sql("get_queue_stats"), await db.now()
     builder, first = QueueStatsBuilder(), first_window_minute(now)

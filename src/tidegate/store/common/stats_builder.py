@@ -16,7 +16,7 @@ from tidegate.policy.drain_estimate import estimate_drains
 from tidegate.store.rows import QueueStats
 
 WINDOW_MINUTES = 10
-"""The current minute and the nine full ones before it."""
+"""The current minute and the nine full minutes before it."""
 MINUTE_SECONDS = 60.0
 
 Row = Iterable[Any]
@@ -30,7 +30,7 @@ class QueueStatsBuilder:
         self._firsts: dict[str, float] = {}
 
     def add_backlogs(self, found: Mapping[str, Backlog]) -> None:
-        """Add what the ready tasks of each queue wait for."""
+        """Add the reasons for which ready tasks of each queue wait."""
         for queue, backlog in found.items():
             self._by_queue[queue].update(
                 ready=backlog.ready,
@@ -56,7 +56,7 @@ class QueueStatsBuilder:
             self._by_queue[queue][state] = tasks
 
     def add_batches(self, rows: Iterable[Row]) -> None:
-        """Add rows of (queue, whether ready, tasks, since when) to the counts so far."""
+        """Add rows of (queue, whether ready, tasks, since when) to the counts collected so far."""
         for queue, is_ready, tasks, since in rows:
             mine = self._by_queue[queue]
             state = "ready" if is_ready else "scheduled"
@@ -67,8 +67,8 @@ class QueueStatsBuilder:
     def add_finished(self, rows: Iterable[Row], now: float) -> None:
         """Add rows of finished and enqueued tasks.
 
-        Columns: queue, finished in the window, in the last full minute, in this minute; time of the first;
-            enqueued in the last full minute, in this minute.
+        Columns: queue; tasks finished in the window, in the last full minute and in this minute; time of the
+        first finish; tasks enqueued in the last full minute and in this minute.
         """
         for queue, done, last_minute, this_minute, first_final_at, new_before, new_now in rows:
             if queue in self._by_queue and (new := count_in_last_minute(new_before, new_now, now)):
@@ -118,16 +118,16 @@ def _history_of(stats: QueueStats) -> QueueHistory:
 
 
 def _block_name(wait: WaitReason) -> str:
-    """Return what blocks tasks: `workers`, `paused` or `gate`."""
+    """Return the name of the cause that blocks tasks: `workers`, `paused` or `gate`."""
     if wait.by == WORKERS:
         return "workers"
     return "paused" if wait.by.startswith(("queue ", "function ")) else "gate"
 
 
 def count_in_last_minute(last_minute: int, this_minute: int, now: float) -> int:
-    """Return how many tasks there were in the last 60 seconds, from counts per minute.
+    """Return how many tasks were counted in the last 60 seconds, computed from counts per minute.
 
-    The last full minute counts in part. The result is rounded up, so that 0 means that none finished.
+    The last full minute counts in part. The result is rounded up, so that 0 means that no task was counted.
     """
     share = 1.0 - now % MINUTE_SECONDS / MINUTE_SECONDS
     return this_minute + math.ceil(last_minute * share)

@@ -47,9 +47,9 @@ P = ParamSpec("P")
 S = TypeVar("S", bound=Session)
 T = TypeVar("T")
 Work = Callable[[Any], Coroutine[Any, Any, T]]
-"""What one store call does with a session. A second try runs it from the start."""
+"""The work of one store call, given a session. A second try runs it from the start."""
 Operation = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
-"""A function that does what a store method says, with a session."""
+"""A function that does the work of a store method, given a session."""
 Method = Callable[Concatenate["CommonStore", P], Coroutine[Any, Any, T]]
 
 
@@ -91,7 +91,7 @@ def write(
 
 
 class CommonStore(Store):
-    """Store methods over a `Session`. A back end adds how work is run, and the methods that differ.
+    """Store methods over a `Session`. A back end adds `_read`, `_write` and the methods that differ.
 
     The protocol documents each method.
     """
@@ -102,7 +102,7 @@ class CommonStore(Store):
 
         Args:
             work: The work.
-            snapshot: Whether it has several statements that must read one snapshot.
+            snapshot: Whether the work has several statements that must read one snapshot.
             generic_plan: Whether one plan of its statement fits all values.
         """
 
@@ -120,10 +120,11 @@ class CommonStore(Store):
 
         Args:
             work: The work.
-            alone: Whether it is a single statement, which needs no explicit transaction.
+            alone: Whether the work is a single statement, which needs no explicit transaction.
             generic_plan: Whether one plan of its statement fits all values.
-            repeatable: Whether it may be repeated after a lost connection.
-            notify: Whether other processes may wait for the change. They are not notified of an answer of 0.
+            repeatable: Whether the work may be repeated after a lost connection.
+            notify: Whether other processes may wait for the change. They are not notified if the work returns
+                0.
         """
 
     # --- tasks ---
@@ -146,7 +147,7 @@ class CommonStore(Store):
 
     async def find_lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
         fences = frozenset(known)
-        # A write, so that it runs after a claim that has not finished.
+        # This read runs as a write, so that it comes after a claim that has not finished.
         return await self._write(lambda db: runs.find_lost_claims(db, worker_id, fences))
 
     list_cancel_requests = read(runs.list_cancel_requests)
@@ -172,7 +173,7 @@ class CommonStore(Store):
     async def declare_schedules(
         self, application: str, fingerprint: str, declared: Sequence[NewSchedule], *, grace_seconds: float
     ) -> DeclaredSet:
-        """Declare a set of schedules. If it is in force, nothing is locked."""
+        """Declare a set of schedules. If the set is in force already, nothing is locked."""
         generation = await self._read(
             lambda db: schedules.generation_in_force(db, application, fingerprint), generic_plan=True
         )
@@ -249,7 +250,7 @@ class CommonStore(Store):
     read_feed = read(sending.read_feed, snapshot=True)
 
     async def record_outcomes(self, operation_id: str, limit: int = 500) -> int:
-        """Record outcomes. Without any, nothing is locked."""
+        """Record outcomes. If there are none, nothing is locked."""
         if not await self._read(lambda db: sending.has_outcomes(db, operation_id)):
             return 0
         return await self._write(lambda db: sending.record_outcomes(db, operation_id, limit))
@@ -257,7 +258,7 @@ class CommonStore(Store):
     undo_letters = write(sending.undo_letters, notify=True)
 
     async def delete_old_operations(self, kept_seconds: float, limit: int = 1_000) -> int:
-        """Delete old operations. Without any, nothing is locked."""
+        """Delete old operations. If there are none, nothing is locked."""
         if await self._read(lambda db: operations.find_old_operation(db, kept_seconds)) is None:
             return 0
         return await self._write(lambda db: operations.delete_old_operations(db, kept_seconds, limit))

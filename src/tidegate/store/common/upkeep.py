@@ -1,4 +1,4 @@
-"""What the upkeep of both back ends shares: retention times that no setting changes, and what is checked."""
+"""Constants for the upkeep of both back ends: retention times that no setting changes, and checks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ BATCH_KEPT_SECONDS = 86_400.0
 """An uncommitted batch older than this has lost its client; the commit of an older batch is not resent."""
 
 ROLLUP_KEPT_SECONDS = 400 * 86_400.0
-"""Counters, by the day since their 35th day: a year can be compared with the one before."""
+"""Counters are kept this long (by the day after 35 days), so that a year can be compared with the year
+before."""
 
 AUDIT_KEPT_SECONDS = 365 * 86_400.0
 """People look for changes months later, not years later."""

@@ -22,8 +22,8 @@ class Waiters:
 
     Each asyncio task remembers the last change it returned for, so a change between two calls makes the
     second return at once. A task that waits for the first time also returns for a very recent change, because
-    it may have read before that. It does not return for an older one, or a caller that makes a task for each
-    call would never wait.
+    it may have read before that. It does not return for an older change, or a caller that makes an asyncio
+    task for each call would never wait.
     """
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class Waiters:
         return bool(self._waiters)
 
     async def wait_for_change(self, timeout_seconds: float, on_wait: Callable[[], None]) -> None:
-        """Return when `wake` was called since this task's last return, or after `timeout_seconds`.
+        """Return as soon as `wake` was called since this task's last return, or after `timeout_seconds`.
 
         Args:
             timeout_seconds: The longest wait.
-            on_wait: Called if the task has to wait, once `wake` would wake it.
+            on_wait: Called if the task has to wait, as soon as a `wake` would reach it.
         """
         caller = asyncio.current_task()
         assert caller is not None

@@ -12,7 +12,7 @@ _HOUR = 60
 
 
 async def counted_since(db: Session) -> int | None:
-    """Return the first minute since the epoch that has counters; None if there are none."""
+    """Return the first minute (counted from the epoch) that has counters; None if no minute has."""
     row = await db.row(db.sql("count_windows")["since"])
     assert row is not None
     hour, minute, unfolded = row
@@ -30,7 +30,7 @@ async def count_windows(
     reason: str | None = None,
     fingerprint: str | None = None,
 ) -> WindowCounts:
-    """Return what died and what ended in each range."""
+    """Return how many tasks died, and how many ended, in each range."""
     sql = db.sql("count_windows")
     ranges = [(number, *window) for number, window in enumerate(windows)]
     parts = [(number, *part) for number, window in enumerate(windows) for part in _parts(window)]
@@ -40,7 +40,7 @@ async def count_windows(
 
 
 def _parts(window: Window) -> Iterator[tuple[bool, int, int]]:
-    """Yield the full hours of a range and what is left: whether it is hours, first minute and end."""
+    """Yield the full hours of a range and the remaining minutes: whether hours, first minute, end."""
     first, end = window.first + -window.first % _HOUR, window.end - window.end % _HOUR
     if first >= end:
         yield False, window.first, window.end

@@ -8,11 +8,11 @@ from tidegate.store.common import control, gates
 from tidegate.store.common.session import Session
 
 RUN_TIME_MINUTES = 60
-"""Run times are averaged over the runs that ended in this time."""
+"""How many of the latest minutes count for the average run time."""
 
 
 async def get_work(db: Session) -> Work:
-    """Return the tasks by queue, upstream and function, with the gates and pauses that they meet."""
+    """Return the tasks by queue, upstream and function, with the gates and pauses that hold them back."""
     now = await db.now()
     sql, found = db.sql("get_work"), dict[tuple[str, str, str], ChannelWork]()
 

@@ -86,7 +86,7 @@ async def record_reaper_pass(db: Session, *, longest_gap_seconds: float, lease_s
 
 
 async def delete_retired_workers(db: Session, older_than_seconds: float) -> int:
-    """Delete workers without runs that were retired that long ago, and their reports; return how many."""
+    """Delete workers without runs, retired longer ago than this, and their reports; return how many."""
     deleted = await db.run(db.sql("delete_retired_workers")["forget"], db.at, older_than_seconds)
     for statement in ("forget_reports", "forget_processes"):
         await db.run(db.sql("controls")[statement], db.at, older_than_seconds)

@@ -1,7 +1,7 @@
 """Actions of people on tasks that are not dead: cancel, reprioritise, run now.
 
-A task may change its state while an action looks for it. So each action is tried on all ids at once, and
-again on those it did not find, until the rest are known to be in a state it does not apply to.
+A task may change its state while an action looks for it. So each action is tried on all ids in one statement,
+and again on the ids it did not find, until the rest are known to be in states to which it does not apply.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ async def _apply_to_each(
     attempt: Callable[[list[str]], Awaitable[dict[str, T]]],
     within_reach: frozenset[str],
 ) -> tuple[dict[str, T], dict[str, str]]:
-    """Try an action until it was applied to each task or does not apply to the rest.
+    """Try an action until it was applied to each task, or does not apply to the rest.
 
-    Return the statuses, and the tables of the other tasks.
+    Return the statuses, and the tables in which the rest of the tasks are.
     """
     left = sorted({known for task_id in task_ids if (known := ids.canonical_or_none(task_id)) is not None})
     changed: dict[str, T] = {}

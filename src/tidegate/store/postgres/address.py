@@ -69,9 +69,9 @@ class Address:
     connections: int = CONNECTIONS
     """Most connections per event loop of a process. One more listens for hints while a task waits."""
     hints: bool = True
-    """Whether commits notify waiting processes (NOTIFY). Waiting processes poll in either case."""
+    """Whether commits notify waiting processes (NOTIFY). Waiting processes also poll, in either case."""
     pooler: bool | None = None
-    """Whether a pooler in transaction mode is in between; None: detected at each connect."""
+    """Whether a pooler in transaction mode is in between; None: check this at each connect."""
 
 
 def parse_address(url: str, env: Mapping[str, str] | None = None) -> Address:
@@ -95,7 +95,7 @@ def parse_address(url: str, env: Mapping[str, str] | None = None) -> Address:
         raise ConfigError(
             f"schema={shown(schema)} in the database URL", fix="use small letters, digits and _, at most 48"
         )
-    # A path of / alone names no database: then the variable's is used, or the one named like the user.
+    # A path of / alone names no database: then PGDATABASE counts, or the database named like the user.
     bare = parts._replace(query=urlencode(others), path="" if parts.path == "/" else parts.path)
     return Address(
         dsn=urlunsplit(bare),

@@ -1,4 +1,4 @@
-"""Enqueues too large for one transaction: stored in parts, committed at once."""
+"""Enqueues too large for one transaction: stored in parts, and committed together."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ FULL_PEEK_SECONDS = 1.0
 """Interval between two scans without bounds."""
 
 PEEK_REUSE_SECONDS = 0.02
-"""How long large claims reuse the one channel that a scan found, if it fills all slots. A more urgent task in
-another channel waits at most this much longer."""
+"""If a scan found only one channel, and its tasks fill all slots, large claims reuse this result for so many
+seconds. A more urgent task in another channel waits at most this much longer."""
 
 LARGE_CLAIM = 200
 """A claim for at least this many slots reuses a channel; a smaller claim scans each time."""
@@ -45,11 +45,11 @@ class Channel(NamedTuple):
     first_rank: float | None
     """Rank of its first task; None if it has none."""
     positions: Sequence[int]
-    """Places of its first tasks among the tasks of all channels of the priority, from 1."""
+    """The places of its first tasks in the order of all tasks of the priority, from 1."""
 
     @property
     def name(self) -> ChannelKey:
-        """What identifies it."""
+        """The key that identifies the channel."""
         return (self.queue, self.priority, self.upstream, self.function)
 
 
@@ -62,7 +62,7 @@ class _Bounds:
 
 
 class KnownChannels:
-    """Remembers what scans have found, for each kind of request.
+    """Remembers the results of scans, for each kind of request.
 
     Args:
         clock: Returns monotonic seconds.
@@ -75,7 +75,7 @@ class KnownChannels:
         """A request, the channel that has enough tasks for it, and until when that is assumed."""
 
     def only(self, request: ClaimRequest) -> Channel | None:
-        """Return the only channel of a very recent scan, if it fills all slots; None: scan."""
+        """Return the only channel of a very recent scan, if it fills all slots. None: a scan is needed."""
         if self._only is None or request.slots < LARGE_CLAIM:
             return None
         kind, channel, until = self._only
@@ -87,7 +87,7 @@ class KnownChannels:
             self._only = (_request_kind(request), channel, self._clock() + PEEK_REUSE_SECONDS)
 
     def known_columns(self, request: ClaimRequest) -> tuple[list[Any] | None, ...]:
-        """Return queues, priorities, upstreams, functions, positions and bounds; None: scan all channels."""
+        """Return queues, priorities, upstreams, functions, positions and bounds. None: scan all channels."""
         known = self._by_request.get(_request_kind(request))
         if known is None or self._clock() >= known.until:
             return (None,) * 6

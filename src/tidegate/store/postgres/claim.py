@@ -42,7 +42,7 @@ CrashPolicies = Mapping[str, CrashPolicy]
 
 
 class _Checked(IntEnum):
-    """What a claim must check before it takes tasks, as `peek` finds it."""
+    """What `peek` reports that a claim must check before it takes tasks."""
 
     NOTHING = 0
     GATES = 1
@@ -112,7 +112,7 @@ async def _take_within_limits(
     channels: Sequence[Channel],
     gate_checks: GateChecks,
 ) -> ClaimResult:
-    """Take tasks that limits admit, in rounds: slots that one channel cannot fill go to others."""
+    """Take tasks that limits admit, in rounds. Slots that one channel cannot fill go to other channels."""
     tasks: list[ClaimedTask] = []
     every, pauses = list(channels), gate_checks.pauses
     for _ in range(_ROUNDS):
@@ -185,7 +185,7 @@ async def _take_charged(
 
 
 async def _prober(db: PostgresSession, channel: Channel, max_attempts: int, held: Sequence[GateCheck]) -> Any:
-    """Return the id of the task of a channel that may probe; None if none of the first ones may."""
+    """Return the id of a channel's task that may probe; None if none of its first tasks may."""
     row = await db.row(_SQL["prober"], *channel.name, max_attempts, MAX_PROBE_CANDIDATES)
     if row is None or not all(gate_check.may_admit(on_last_attempt=row["is_last"]) for gate_check in held):
         return None
@@ -239,7 +239,7 @@ async def _peek(
     closed_upstreams: Sequence[str] = (),
     paused_queues: Sequence[str] = (),
 ) -> tuple[bool, _Checked, list[Channel]]:
-    """Return whether the worker is alive, what else must be checked, and the channels' first tasks."""
+    """Return whether the worker is alive, which other checks are needed, and the channels' first tasks."""
     queues = None if "*" in request.queues else [storable(queue) for queue in dict.fromkeys(request.queues)]
     given = known.known_columns(request)
     at_most = None if request.is_strict else MANY_CHANNELS
@@ -267,7 +267,7 @@ async def _peek(
 
 
 def _claimed_task(row: Any, admitted: Admission = _UNLIMITED) -> ClaimedTask:
-    """Return a task from the columns of `StoredClaim`, which the current time follows."""
+    """Return a task from a row: the columns of `StoredClaim`, then the current time."""
     return build_claimed_task(row[:-1], row["now"], str, admitted)
 
 
@@ -289,7 +289,7 @@ def _portions(request: ClaimRequest, channels: Sequence[Channel]) -> list[Portio
 
 
 def _tasks_by_channel(channels: Sequence[Channel], portions: Sequence[Portion]) -> list[tuple[Channel, int]]:
-    """Return how many tasks to take from each channel, without those that give none."""
+    """Return how many tasks to take from each channel, without channels that give no task."""
     shares: dict[int, int] = defaultdict(int)
     for priority, tasks in portions:
         shares[priority] += tasks
@@ -312,7 +312,7 @@ def _take_columns(
 
 
 def _in_portion_order(rows: Sequence[Any], portions: Sequence[Portion]) -> Iterator[Any]:
-    """Yield the rows taken in the order of the portions."""
+    """Yield the taken rows in the order of the portions."""
     if len(portions) == 1:
         yield from rows
         return

@@ -25,7 +25,7 @@ GENERIC_PLANS = (
     "DISCARD PLANS; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
 )
 _CUSTOM_PLANS = "DISCARD PLANS; RESET plan_cache_mode; RESET enable_seqscan; RESET jit"
-"""Both discard plans of the other kind, which a change of settings alone would keep."""
+"""Both statements discard plans of the other kind. Without that, a change of settings would keep them."""
 
 Connection: TypeAlias = Any
 """An `asyncpg.Connection`; asyncpg has no types."""
@@ -57,12 +57,12 @@ async def connect(dsn: str, *, pooler: bool) -> Connection:
 
 
 async def configure(connection: Connection) -> None:
-    """Set the settings of every session. Not for connections through a pooler."""
+    """Set the settings of every session. Do not call it for connections through a pooler."""
     await connection.execute(_CONFIGURE, _SILENCE, timeout=CONNECT_SECONDS)
 
 
 async def switch_plans(connection: Connection, *, generic: bool) -> None:
-    """Let the server plan each statement once for all values, or again as it sees fit."""
+    """Let the server plan each statement once for all values, or let it plan again when it wants to."""
     await connection.execute(GENERIC_PLANS if generic else _CUSTOM_PLANS)
 
 
@@ -87,7 +87,7 @@ async def finds_pooler(dsn: str) -> bool:
 async def close_quietly(connection: Connection) -> None:
     """Close a connection in an orderly way, or abruptly if that fails or takes too long.
 
-    If the caller is cancelled, it is closed abruptly too: the event loop may be about to end.
+    It is also closed abruptly if the caller is cancelled, because the event loop may be about to end.
     """
     try:
         await connection.close(timeout=_FAREWELL_SECONDS)
@@ -100,7 +100,7 @@ async def close_quietly(connection: Connection) -> None:
 def disconnect(connection: Connection) -> None:
     """Close a connection abruptly, even if its event loop is closed. The server then ends the session."""
     transport = getattr(connection, "_transport", None)
-    with suppress(Exception):  # a closed loop refuses most of it
+    with suppress(Exception):  # a closed loop refuses most of these calls
         connection.terminate()
     found = transport.get_extra_info("socket") if transport is not None else None
     if found is not None:

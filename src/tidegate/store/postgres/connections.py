@@ -66,7 +66,7 @@ class LoopConnections:
         self._late: set[UncancelledTask[Any]] = set()
         """Work that continues although its caller was cancelled."""
         self._full_until = 0.0
-        """Until then no new connection is tried, because the server had none left."""
+        """No new connection is tried before this moment, because the server had none left."""
         self._waiting = Waiting()
         self._kept: Connection | None = None
         """The connection that only heartbeats use. It counts as in use."""
@@ -95,8 +95,8 @@ class LoopConnections:
     ) -> Connection:
         """Return a free connection; wait for one if all are in use.
 
-        If the server has no connection left, any free one is used, or the next one released. If the caller is
-        cancelled while a connection is opened, it is kept for the next call.
+        If the server has no connection left, any free connection is used, or the next one that is released.
+        If the caller is cancelled while a connection is opened, that connection is kept for the next call.
 
         Args:
             limit: The caller's time limit.
@@ -187,7 +187,7 @@ class LoopConnections:
             self.release(making.result().value())
 
     def _find_free(self, generic_plan: bool) -> Connection | None:
-        """Return a free connection of this kind, or of the other kind if there is no room for a new one."""
+        """Return a free connection of this kind, or of the other kind if no new one can be opened."""
         for connection in self._idle.connections():
             if connection.is_closed():
                 self._idle.remove(connection)
@@ -204,7 +204,7 @@ class LoopConnections:
     async def _made(
         self, connection: Connection | None, generic_plan: bool, is_quiet: bool, is_new: bool
     ) -> Connection:
-        """Return a connection of this kind: the given one (checked first if it was quiet), or another."""
+        """Return a connection of this kind: the given one (first checked if idle for long), or another."""
         try:
             if connection is None:
                 connection, is_quiet = await self._another(is_new)
@@ -226,10 +226,10 @@ class LoopConnections:
         return connection
 
     async def _another(self, is_new: bool) -> tuple[Connection, bool]:
-        """Return a new connection, or the next free one; and whether it was quiet for long.
+        """Return a new connection, or the next free one, and whether it was idle for long.
 
         Args:
-            is_new: Whether a new one was reserved.
+            is_new: Whether a new connection was reserved.
         """
         while True:
             if is_new:
@@ -270,7 +270,7 @@ class LoopConnections:
         return self._kept
 
     def _shared(self) -> Connection:
-        """Return the connection that was kept for heartbeats, for general use."""
+        """Release the connection that was kept for heartbeats to general use, and return it."""
         connection, self._kept, self._is_kept_in_use = self._kept, None, False
         self._capacity.release()
         return connection
@@ -328,7 +328,7 @@ class LoopConnections:
         self._end_turn()
 
     def _is_wanted(self, connection: Connection) -> bool:
-        """Whether others need this connection: it is the only one, or only one is allowed."""
+        """Whether other calls need this connection: it is the only one, or only one is allowed."""
         return self._most == 1 or (bool(self._waiting) and self._all == {connection})
 
     def drop(self, connection: Connection) -> None:
@@ -343,7 +343,7 @@ class LoopConnections:
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close the idle connections: if one does not answer, the others may not either."""
+        """Close the idle connections: if one connection does not answer, the others may not either."""
         free = self._idle.connections()
         self._idle.clear()
         if self._kept is not None and not self._is_kept_in_use:

@@ -1,4 +1,4 @@
-"""Store many new tasks by COPY, the fastest way into PostgreSQL. For tasks without key or unique name."""
+"""Store many new tasks without key or unique name by COPY, the fastest way into PostgreSQL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def enqueue_by_copy(db: PostgresSession, tasks: Sequence[NewTask]) -> None
     """Store tasks without key or unique name.
 
     Raises:
-        asyncpg.UniqueViolationError: One of them is stored already.
+        asyncpg.UniqueViolationError: One of the tasks is stored already.
     """
     now = await db.now()
     await copy_tasks(db, now, tasks)

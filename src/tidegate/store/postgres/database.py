@@ -71,12 +71,12 @@ class Database:
         """Run work that is one statement, in its own implicit transaction.
 
         Args:
-            work: Retried from its start if it failed for an outside reason.
+            work: The work. It is retried from its start if it failed for an outside reason.
             repeatable: Whether to retry after the connection was lost during the work.
-            seconds: How long it may take in all; None: `busy_seconds`.
+            seconds: How long the work may take in all; None: `busy_seconds`.
             generic_plan: Whether one plan fits all values, so that the server plans once. See
                 `LoopConnections.acquire`.
-            beats: Whether it is a heartbeat, which has a connection that no other work uses.
+            beats: Whether the work is a heartbeat, which has a connection that no other work uses.
 
         Raises:
             StoreUnavailableError, StoreBusyError: The work could not be done.
@@ -131,7 +131,9 @@ class Database:
 
     @asynccontextmanager
     async def waiting_for_names(self) -> AsyncIterator[None]:
-        """Wait for a turn to run work that may wait for another transaction. Other work keeps connections.
+        """Wait for a turn to run work that may wait for another transaction.
+
+        The turns are few, so that other work has connections.
 
         Raises:
             StoreUnavailableError: No turn came in time.
@@ -189,7 +191,7 @@ class Database:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            if connections.dropped != dropped_before:  # else it only waited for its turn
+            if connections.dropped != dropped_before:  # otherwise it only waited for its turn
                 connections.close_idle()
             raise late(self.location, most_seconds) from error
 
@@ -242,7 +244,7 @@ class Database:
 
 
 async def _no_op(_: PostgresSession) -> None:
-    """Do nothing with a connection."""
+    """Work that does nothing: running it only opens a connection."""
 
 
 def _without_transaction(work: Work[T]) -> Unit[T]:
@@ -267,7 +269,7 @@ def _pause(tries: int) -> float:
 
 
 def _place(dsn: str) -> str:
-    """Return server and database for messages, without credentials."""
+    """Return the names of server and database, for messages, without credentials."""
     parts = urlsplit(dsn)
     query = dict(parse_qsl(parts.query))
     host = parts.netloc.rpartition("@")[2] or query.get("host") or os.environ.get("PGHOST") or "localhost"

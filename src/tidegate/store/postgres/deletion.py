@@ -13,7 +13,7 @@ _SQL = load("task_tables")
 
 
 def _for_all_tables() -> str:
-    """Return one statement that deletes from all tables of the registry: one round trip."""
+    """Return one statement that deletes from all tables of the registry, so that one round trip is enough."""
     *parts, last = [statement_for(table, _SQL["delete"]) for table in TASK_TABLES]
     return "WITH " + ", ".join(f"part_{at} AS (\n{part}\n)" for at, part in enumerate(parts)) + f"\n{last}"
 

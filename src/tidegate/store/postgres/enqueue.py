@@ -46,7 +46,7 @@ async def enqueue(database: Database, tasks: Sequence[NewTask]) -> list[EnqueueR
 
 
 async def _store_unnamed(database: Database, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-    """Store tasks without names by COPY. If one is stored already (a resend), use the function instead."""
+    """Store tasks without names by COPY. If a task is stored already (a resend), use the function instead."""
     with suppress(asyncpg.UniqueViolationError):
         if len(tasks) == 1 and _is_plain(tasks[0]):
             return [await database.autocommit(lambda db: _enqueue_plain(db, tasks[0]))]
@@ -86,7 +86,7 @@ async def enqueue_in_transaction(db: PostgresSession, tasks: Sequence[NewTask]) 
 
 
 def hooks_by_id(tasks: Sequence[NewTask]) -> dict[str, str]:
-    """Return the stored form of the final hooks of these tasks, by task id. The function stores none."""
+    """Return the stored form of the final hooks of these tasks, by task id. `enqueue_1` stores no hooks."""
     return {task.id: hook for task in tasks if (hook := encode_hook(task.on_final)) is not None}
 
 
@@ -116,7 +116,7 @@ def require_storable(tasks: Sequence[NewTask]) -> None:
     for task in tasks:
         require_storable_texts(task)
         ids.new_blob(task.id)
-        due_at(time.time(), task)  # by this machine's clock; the server checks again
+        due_at(time.time(), task)  # this checks by this machine's clock; the server checks again
 
 
 def enqueue_values(task: NewTask) -> tuple[Any, ...]:
@@ -149,9 +149,9 @@ def enqueue_values(task: NewTask) -> tuple[Any, ...]:
 def name_lock_order(tasks: Sequence[NewTask]) -> list[int]:
     """Return the indices of tasks in the order in which to take their names, the same in every process.
 
-    So two batches that want the same names wait for each other without a deadlock. Of equal names the first
-    stays first. If a task wants two names, no common order exists, and the caller's order is kept: the server
-    detects a deadlock, and one of the batches is retried.
+    So two batches that want the same names wait for each other without a deadlock. Tasks with equal names
+    stay in the caller's order. If a task wants two names, no common order exists, so the caller's order is
+    kept. A deadlock is then possible: the server detects it, and one of the batches is retried.
     """
     positions = range(len(tasks))
     if any(task.key is not None and task.unique is not None for task in tasks):
@@ -189,9 +189,9 @@ async def _enqueue_plain(db: PostgresSession, task: NewTask) -> EnqueueResult:
     """Store a plain task.
 
     Raises:
-        asyncpg.UniqueViolationError: It is stored already.
+        asyncpg.UniqueViolationError: The task is stored already.
     """
-    if not db.keeps_plans:  # planning them costs more than the function, whose plans are kept
+    if not db.keeps_plans:  # planning these statements costs more than the function, whose plans are kept
         return await _enqueue_one(db, task)
     await db.run(
         _SQL["plain"],

@@ -107,7 +107,7 @@ class TransactionEnqueuer:
         return _interpret(task, holder, answer)
 
     async def _all_or_none(self, caller: Caller, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-        """Store tasks that may have a key conflict, which leaves the caller's transaction unchanged."""
+        """Store tasks under a savepoint: a key conflict leaves the caller's transaction unchanged."""
         await caller.run(_SQL["savepoint"])
         try:
             stored = await self._enqueue_many(caller, tasks)

@@ -29,9 +29,9 @@ class ErrorKind(Enum):
 _AGAIN = ("40001", "40P01", "55P03")
 """Serialization failure, deadlock, lock time-out. Source: PostgreSQL manual, 13.5."""
 _LOST = ("08", "57P", "25006", "25P03", "25P04", "26000", "42P05")
-"""Connection errors; the server is stopping or has stopped; it became a read-only standby; it ended a
-transaction that was idle or took too long; a prepared statement is missing or exists twice, because of a
-pooler."""
+"""Connection errors; the server is stopping or has stopped; the server became a read-only standby; the server
+ended a transaction that was idle or took too long; a prepared statement is missing or exists twice, because
+of a pooler."""
 _PASSING = ("08", "53300", "57P")
 """Connection errors, no connection left, the server is starting or stopping: a retry may succeed."""
 _CONTENT = ("22", "23", "54")
@@ -123,7 +123,7 @@ def refused_content() -> Iterator[None]:
     Only the first line of the message is kept: the detail may contain the row.
 
     Raises:
-        ValueError: The database refused a value in the block.
+        ValueError: The database refused a value of a statement in the `with` block.
     """
     try:
         yield
@@ -138,7 +138,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def late(location: str, seconds: float) -> StoreUnavailableError:
-    """Return the error for work that was not done in time. It may have been committed."""
+    """Return the error for work that did not end in time. It may have been committed."""
     return StoreUnavailableError(
         f"{location} did not answer within {seconds:g} s",
         fix="try again; look at the server and for locks in pg_stat_activity",

@@ -10,7 +10,7 @@ from tidegate.store.postgres.session import PostgresSession
 
 
 async def enqueue_hooks(db: PostgresSession, ended: Sequence[EndedTask]) -> None:
-    """Store the tasks that follow these. Without hooks no statement is run."""
+    """Store the tasks that follow these tasks. If there are no hooks, no statement is run."""
     if ended:
         tasks = await hook_tasks(db, await db.now(), ended)
         if tasks:

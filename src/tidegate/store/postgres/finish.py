@@ -1,7 +1,7 @@
 """Write the outcomes of runs: successes in one statement, all others in a few.
 
-A batch that fails because of its content is halved until the bad outcome is alone. That one is written with a
-placeholder for the part that cannot be stored. Each half is a separate transaction.
+A batch that fails because of its content is halved until the bad outcome is alone. That outcome is written
+with a placeholder for the part that cannot be stored. Each half is a separate transaction.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidegate.store.postgres.statements import load
 _SQL = load("finish")
 
 _NULL = (b"null", CODEC)
-"""A result that is stored as no row."""
+"""A result for which no row is stored."""
 
 MAX_RESULT_BYTES = 8_388_608
 """Most bytes of results in one write, unless a single result is larger: a slow network must carry them within
@@ -63,8 +63,8 @@ async def finish(database: Database, outcomes: Sequence[Outcome]) -> list[Finish
 def _rounds(outcomes: Sequence[Outcome]) -> Iterator[dict[str, int]]:
     """Yield rounds: the indices of outcomes by task id, in the order of the ids, no task twice in a round.
 
-    Of several outcomes of one task a later one must see what an earlier one wrote. An id that no task can
-    have is left out. Outcomes too large for one round are spread over several.
+    If a batch has several outcomes of one task, a later outcome must see what an earlier one wrote. An id
+    that no task can have is left out. Outcomes too large for one round are spread over several rounds.
     """
     positions = {
         position: task_id
@@ -114,18 +114,18 @@ async def _finish(database: Database, batch: OutcomesById) -> dict[str, FinishSt
 async def _write(
     database: Database, batch: OutcomesById, *, with_hooks: bool = False
 ) -> dict[str, FinishStatus]:
-    """End the runs that are current; return for the others whether this outcome was written before.
+    """End the runs that are current; return for the other runs whether this outcome was written before.
 
-    Without `with_hooks` successes may be one statement without a transaction, which leaves tasks with a final
-    hook alone.
+    Without `with_hooks` the successes may be one statement without a transaction. It skips tasks with a final
+    hook.
     """
     done = await _end_current(database, batch, with_hooks=with_hooks)
     statuses = dict.fromkeys(done, FinishStatus.DONE)
     rest = {task_id: outcome for task_id, outcome in batch.items() if task_id not in done}
     if rest:
         statuses |= await database.autocommit(lambda db: _refused(db, rest))
-        # Neither ended nor refused: its final state enqueues a task, or its row was being changed, for
-        # example by a cancel. Try once more.
+        # These runs were neither ended nor refused: their final state enqueues a task, or their row was being
+        # changed, for example by a cancel. Try them once more.
         again = {task_id: outcome for task_id, outcome in rest.items() if task_id not in statuses}
         statuses |= await _write(database, again, with_hooks=True) if again else {}
     return statuses
@@ -165,7 +165,7 @@ async def _succeed(
 ) -> set[str]:
     """Write all successes whose run is the current one; return their task ids. Add rows to `successful`.
 
-    Those whose final state enqueues a task are written only `with_hooks`, which needs a transaction.
+    Successes of tasks with a final hook are written only if `with_hooks` is set, which needs a transaction.
     """
     runs = [outcome.fence.run for outcome in successes.values()]
     results: list[tuple[Any, ...]] = [

@@ -64,7 +64,8 @@ class Hints:
         self._sending.add_done_callback(self._sent)
 
     async def _hint(self) -> None:
-        # A lost hint does no harm: waiting processes poll. The server may refuse one when its queue is full.
+        # A lost hint does no harm: waiting processes poll. The server may refuse a hint when its queue is
+        # full.
         with suppress(StoreError, *CONTENT_ERRORS):
             await self._database.autocommit(lambda db: db.row(_HINT, self._database.address.schema))
 

@@ -24,13 +24,14 @@ _OLD = (
     (HOUR_STEP, (_SQL["old_minutes"],)),
     (DAY_STEP, (_SQL["old_hours"], _SQL["old_time_hours"], _DEATHS["old_hours"])),
 )
-"""What deletes the rows that each step makes superfluous: the sums of longer periods are made by the fold."""
+"""The statements that delete rows after each step: the fold has already added them to sums of longer
+periods."""
 
 _FOLD_ROWS = 10_000
 
 
 async def fold(database: Database) -> None:
-    """Fold the counts since the last time into the roll-up."""
+    """Fold the counts since the last fold into the roll-up."""
     while await database.autocommit(lambda db: db.value(_SQL["fold"], _FOLD_ROWS)) == _FOLD_ROWS:
         pass
 

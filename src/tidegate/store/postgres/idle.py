@@ -63,7 +63,7 @@ class Idle:
 
 async def answers(connection: Connection) -> bool:
     """Return whether the server still answers on a connection."""
-    with suppress(Exception):  # any error means that it does not
+    with suppress(Exception):  # any error means that the server does not answer
         await connection.execute("SELECT 1", timeout=CHECK_SECONDS)
         return True
     return False

@@ -45,11 +45,11 @@ class Listener:
 
     @property
     def is_active(self) -> bool:
-        """Whether it listens, tries to, or has found that it cannot. False once it was stopped."""
+        """Whether it listens, tries to listen, or has found that it cannot. False once it was stopped."""
         return self._task is not None and not self._task.cancelled() and not self._task.get_loop().is_closed()
 
     def abandon_if_loop_is_closed(self) -> bool:
-        """Close the connection if its loop was closed without `stop`; return whether it was."""
+        """Close the connection if its loop was closed without `stop`; return whether the loop was."""
         if self._task is None or not self._task.get_loop().is_closed():
             return False
         if self._connection is not None:

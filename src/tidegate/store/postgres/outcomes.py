@@ -96,7 +96,7 @@ async def count(db: PostgresSession, now: float, totals: RollupTotals) -> None:
 async def record_calls(db: PostgresSession, calls: Mapping[str, CallSummary]) -> None:
     """Count how the calls of these runs ended, and add what they consumed to their tasks and to the minute.
 
-    Without calls no statement is run.
+    If there are no calls, no statement is run.
 
     Args:
         db: A session in a transaction.
@@ -122,7 +122,7 @@ async def record_calls(db: PostgresSession, calls: Mapping[str, CallSummary]) ->
 
 
 async def _record_attempts(db: PostgresSession, ended: Sequence[_EndedTask]) -> None:
-    """Store the records of the runs and what they cost their tasks."""
+    """Store the records of the runs, and charge the runs to their tasks."""
     await db.run_many(_SQL["attempt"], [(task.task_id, *task.transition.attempt_row) for task in ended])
     await db.run_many(_SQL["spend"], [(task.task_id, *task.transition.counter_changes) for task in ended])
     await record_calls(db, {task.task_id: task.outcome.calls for task in ended})

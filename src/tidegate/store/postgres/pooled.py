@@ -32,7 +32,7 @@ class PooledConnection(asyncpg.Connection):  # type: ignore[misc]
         return await (await self._statement(query)).fetchval(*args, **options)
 
     async def execute(self, query: str, *args: Any, **options: Any) -> str:
-        """Run a statement, or several without values; return the status."""
+        """Run a statement, or several statements without values; return the status."""
         if not args:
             status_text: str = await super().execute(query, **options)
             return status_text

@@ -57,7 +57,8 @@ async def purge(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, Actio
 
 
 Name = tuple[str, str] | None
-"""The tenant and the unique name that a dead task must take again to be redriven; None if none."""
+"""The tenant and the unique name that a dead task must take again to be redriven; None if it has no such
+name."""
 
 
 async def _lock(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, Name]:
@@ -77,7 +78,7 @@ async def _takes_again(db: PostgresSession, task_id: str, name: Name) -> bool:
 async def _answers(
     db: PostgresSession, task_ids: Sequence[str], done: Collection[str]
 ) -> dict[str, ActionStatus]:
-    """Return a status per id as the caller wrote it: done, refused, or unknown if there is no such task."""
+    """Return a status for each id as the caller wrote it: done, refused, or unknown if no task has it."""
     given = {task_id: ids.canonical_or_none(task_id) for task_id in task_ids}
     wanted = [task_id for task_id in given.values() if task_id is not None]
     known = set(map(str, await db.column(_REDRIVE["known"], wanted)))

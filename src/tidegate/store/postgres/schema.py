@@ -1,7 +1,7 @@
 """The schema of a PostgreSQL database: its version, and the migrations to this version.
 
 Only this module creates or changes tables. Each migration is one transaction under an advisory lock, so two
-processes may upgrade at once. It waits only briefly for tables in use, and is then retried.
+processes may upgrade at the same time. It waits only briefly for tables in use, and is then retried.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def known_migrations() -> tuple[Migration, ...]:
 
 
 async def count_newer_migrations(db: PostgresSession) -> int:
-    """Return by how many migrations the database's schema is newer; this version can work with it.
+    """Return by how many migrations the schema is newer than this version, which can still work with it.
 
     Raises:
         SchemaError: The schema is older, too new, of another generation, or missing.
@@ -142,7 +142,7 @@ async def _apply_next(db: PostgresSession) -> str | None:
 
 
 async def _make_schema(db: PostgresSession) -> list[str]:
-    """Return the statement that creates the schema; none if an administrator has created it."""
+    """Return the statement that creates the schema; no statement if an administrator has created it."""
     return [] if await db.value(_SQL["has_schema"], db.schema) else [f'CREATE SCHEMA "{db.schema}";']
 
 

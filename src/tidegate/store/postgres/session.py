@@ -17,11 +17,11 @@ _NOW = load("now")["now"]
 
 @asynccontextmanager
 async def commit_or_roll_back(transaction: Any) -> AsyncIterator[None]:
-    """Commit the transaction after the block, or roll it back if the block raises an error.
+    """Commit the transaction at the end of a `with` block; roll it back if the block raises an error.
 
     If the block is cancelled, the transaction is left alone, because its connection is closed. On a
-    connection that does not answer, a ROLLBACK would wait for ever; on a lost one, its error would hide the
-    cancellation.
+    connection that does not answer, a ROLLBACK would wait for ever. On a lost connection, the error of the
+    ROLLBACK would hide the cancellation.
     """
     await transaction.start()
     try:
@@ -55,7 +55,7 @@ class PostgresSession:
 
     @property
     def keeps_plans(self) -> bool:
-        """Whether the server plans a statement once for many runs. Not so through a pooler."""
+        """Whether the server plans a statement once for many runs; False through a pooler."""
         # Not isinstance: asyncpg makes it True for every connection.
         return type(self._connection) is not PooledConnection
 
@@ -94,7 +94,7 @@ class PostgresSession:
         return await self._connection.fetchrow(in_schema(statement, self.schema), *values)
 
     async def value(self, statement: str, *values: Any) -> Any:
-        """Return the first column of the first row; None if there is none."""
+        """Return the first column of the first row; None if there is no row."""
         return await self._connection.fetchval(in_schema(statement, self.schema), *values)
 
     async def column(self, statement: str, *values: Any) -> list[Any]:
@@ -123,7 +123,10 @@ class PostgresSession:
         )
 
     def savepoint(self) -> AbstractAsyncContextManager[None]:
-        """Return a block in the current transaction. If it raises an error, only the block is rolled back."""
+        """Return a savepoint for an `async with` block.
+
+        If the block raises an error, only it is rolled back.
+        """
         return commit_or_roll_back(self._connection.transaction())
 
     async def script(self, text: str) -> None:

@@ -125,16 +125,16 @@ class PostgresStore(CommonStore):
         return self._notify(answer) if notify else answer
 
     def _notify(self, answer: T) -> T:
-        """Notify others that work which they may wait for is committed; return its answer.
+        """Notify waiting tasks and processes that work is committed; return the answer of the work.
 
-        An answer of 0 or False shows that nothing changed. Then nobody is notified.
+        An answer of 0 or False shows that nothing changed, so no process is notified.
         """
         if answer != 0:
             self._watch.committed()
         return answer
 
     def _notify_from_anywhere(self) -> None:
-        """Notify others of a caller's own commit, which may have been made outside any event loop."""
+        """Notify other processes of a caller's own commit, which may have happened outside any event loop."""
 
         async def notify() -> None:
             self._watch.committed()
@@ -171,10 +171,10 @@ class PostgresStore(CommonStore):
     server_facts = read(server_facts)
 
     async def describe_connections(self, *, processes: int, supervisors: int) -> tuple[str, bool]:
-        """Return a sentence on how many connections these may open in all, and whether there are too few.
+        """Return a sentence on how many connections these may open in all, and whether that is too many.
 
-        If there are too few, a supervising store uses one connection from then on: the workers need the
-        others.
+        If it is too many, a supervising store uses one connection from then on, because the workers need the
+        rest.
         """
         facts = await self.server_facts()
         effect = describe_connections(self.address, facts, processes=processes, supervisors=supervisors)
@@ -224,7 +224,7 @@ class PostgresStore(CommonStore):
     # --- work ---
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
-        """Claim tasks. Without a task to claim, nothing is locked."""
+        """Claim tasks. If there is no task to claim, nothing is locked."""
         return await claim.claim(self._database, self._channels, request)
 
     async def finish(self, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
@@ -246,7 +246,10 @@ class PostgresStore(CommonStore):
     read_chunks = read(streams.read_chunks, generic_plan=True)
 
     async def extend_leases(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
-        """Extend leases. A try fails after a third of the lease, so that the next heartbeat comes in time."""
+        """Extend leases.
+
+        An attempt fails after a third of the lease, so that the next heartbeat comes in time.
+        """
         if not worker_ids:
             return set()
         seconds = max(_LEAST_BEAT_SECONDS, lease_seconds / 3) if lease_seconds else None
@@ -260,7 +263,7 @@ class PostgresStore(CommonStore):
     # --- maintenance ---
 
     async def promote(self, limit: int = 500) -> int:
-        """Promote due tasks. Without a due task, nothing is locked."""
+        """Promote due tasks. If no task is due, nothing is locked."""
         if not await self._write(promote.has_work, alone=True):
             return 0
         return await self._write(lambda db: promote.promote(db, limit), notify=True)
@@ -280,7 +283,7 @@ class PostgresStore(CommonStore):
         return await history.compact(self._database, limit)
 
     async def checkpoint(self) -> None:
-        """Fold the counts since the last time into the roll-up."""
+        """Fold the counts since the last fold into the roll-up."""
         await history.fold(self._database)
 
     # --- schedules ---

@@ -1,7 +1,7 @@
 """Work that continues for a moment after its caller was cancelled, so that its connection can be kept.
 
 asyncpg cancels a statement over a second connection, and logs errors if it is cancelled while it opens that
-one. Most statements end sooner by themselves.
+connection. Most statements end sooner by themselves.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class UncancelledTask(asyncio.Task[WorkResult[T]]):
         return True
 
     def end(self) -> None:
-        """Cancel the task at once."""
+        """Cancel the task now."""
         super().cancel()
 
     def abandon(self) -> None:
-        """End the task at once, even if its loop is closed and no longer runs it."""
+        """End the task now, even if its loop is closed and no longer runs it."""
         if self.get_loop().is_closed():
             with suppress(Exception):  # cleaning up may need the loop
                 self._caught.close()

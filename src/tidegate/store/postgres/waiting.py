@@ -28,7 +28,7 @@ class Waiting:
                 self._waiters.remove(waiter)
 
     def give(self, connection: Connection | None) -> bool:
-        """Give a connection to the first caller in the queue, or wake it; return whether there was one."""
+        """Give a connection to the first caller in the queue, or wake it; return whether one waited."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():

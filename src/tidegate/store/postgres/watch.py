@@ -1,4 +1,7 @@
-"""Wait for changes: a commit of this process wakes at once, a commit of another process by a hint."""
+"""Wait for changes.
+
+A commit of this process wakes waiting tasks directly, one of another process by a hint.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class PostgresWatcher:
         self._reset()
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when something may have been committed since this task's last return, or on timeout."""
+        """Return when something may have been committed since the task's last return, or on timeout."""
         self._notice_fork()
         await self._waiters.wait_for_change(timeout_seconds, self._listen)
 
