@@ -1,7 +1,7 @@
-"""Refuses network connections of this process, so that code can run without calling anybody.
+"""Refuses network connections of this process, so that code can run without calling a service.
 
-It sees what uses Python's own sockets: httpx, requests, asyncio, most drivers. It does not see libraries that
-open their sockets in C (libpq, gRPC, libcurl), or other processes.
+It covers code that uses Python's own sockets: httpx, requests, asyncio, most drivers. It does not cover
+libraries that open their sockets in C (libpq, gRPC, libcurl), or other processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ADDRESS_AT = {
 """Audit events of Python's sockets, with the place of the address among their arguments."""
 
 stays_blocked: ContextVar[bool] = ContextVar("tidegate_stays_blocked", default=False)
-"""Set for code that may continue after its block: its connections are refused then too."""
+"""Set for code that may continue after its block: its connections are refused then, too."""
 
 
 class NetworkBlockedError(RuntimeError):
@@ -37,7 +37,7 @@ class _Guard:
 
     def __init__(self) -> None:
         self.on_address: Callable[[str], None] | None = None
-        """Called with each address; it raises to refuse it. None: nothing is guarded."""
+        """Called with each address; raises to refuse the address. None: every address is allowed."""
         self._is_installed = False
         # The hook is still called when the interpreter has cleared the names of this module.
         self._address_at, self._stays_blocked = _ADDRESS_AT, stays_blocked
@@ -53,7 +53,9 @@ class _Guard:
         if self.on_address is not None:
             self.on_address(_format_address(event, args, args[at]))
         elif self._stays_blocked.get():
-            raise NetworkBlockedError("this code goes on after its end, and reaches nobody")
+            raise NetworkBlockedError(
+                "this code still runs after its block has ended, and the network stays blocked for it"
+            )
 
 
 _guard = _Guard()
@@ -78,7 +80,7 @@ def blocked_network(allowed: Collection[str] = (), *, what: str = "") -> Iterato
         if not {address, host, host.strip("[]")} & reachable:
             refused.append(address)
             raise NetworkBlockedError(
-                f"{what or 'this code'} reaches nobody, and it tried to reach {address}"
+                f"{what or 'this code'} may not use the network, and it tried to reach {address}"
             )
 
     before = _guard.on_address
