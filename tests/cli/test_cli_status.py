@@ -186,7 +186,7 @@ def test_a_newer_schema_is_reported(workspace):
     (finding,) = [check for check in report["checks"] if check["name"] == "database"]
     assert (report["healthy"], finding["level"]) == (True, "warn")
     assert (
-        "newer than this version of Tidegate by 1 migration, which this version can work with"
+        "newer than this version of Tidegate by 1 migration; this version can still use it"
         in finding["detail"]
     )
     workspace.run("status")

@@ -272,8 +272,8 @@ def _check_schema(url: str, newer_migrations: int) -> CheckResult:
     return CheckResult(
         CheckLevel.WARN,
         "database",
-        f"{url}, schema newer than this version of Tidegate by {counted(newer_migrations, 'migration')},"
-        " which this version can work with",
+        f"{url}, schema newer than this version of Tidegate by {counted(newer_migrations, 'migration')};"
+        " this version can still use it",
         "upgrade Tidegate here: pip install -U tidegate",
     )
 
