@@ -1,4 +1,4 @@
-"""`tidegate worker quiet`, `resume` and `reload`: what people want of workers that run."""
+"""`tidegate worker quiet`, `resume` and `reload`: change how running workers work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people want of workers: set it, and wait until the workers have applied it."""
+"""Requests to workers: store them, and wait until the workers have applied them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people want of workers while they run, and what the workers report."""
+"""The settings that operators request for running workers, and what the workers report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 ALL_WORKERS = "*"
 """The name that means every worker."""
 APPLIED = "applied"
-"""The answer of a pool process that works as people want it."""
+"""The answer of a pool process that has applied the requested settings."""
 STARTED = "started"
 """The answer of a worker that is restarting its processes."""
 RESTARTED = "every process has restarted"
@@ -17,7 +17,7 @@ RESTARTED = "every process has restarted"
 
 
 class ControlKind(StrEnum):
-    """What people can want of workers."""
+    """What operators can request of workers."""
 
     QUIET = "quiet"
     """Claim no more tasks, finish those that run, and stay up. Named by worker or process id."""
@@ -29,7 +29,7 @@ class ControlKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControlRow:
-    """One thing that is wanted."""
+    """One request to workers, as stored."""
 
     kind: ControlKind
     name: str
@@ -60,7 +60,7 @@ class ControlReport:
 
 @dataclass(frozen=True, slots=True)
 class WantedSettings:
-    """What is wanted of one pool process, and the rows that say so."""
+    """The settings requested for one pool process, and the rows that hold them."""
 
     is_quiet: bool = False
     concurrency: int | None = None
@@ -69,9 +69,9 @@ class WantedSettings:
 
 
 def wanted_settings(rows: Iterable[ControlRow], *, worker: str, worker_id: str, pool: str) -> WantedSettings:
-    """Return what is wanted of one pool process.
+    """Return the settings requested for one pool process.
 
-    It is quiet if its worker or itself was made quiet.
+    It is quiet if its worker or the process itself was made quiet.
     """
     mine = tuple(row for row in rows if _concerns(row, worker, worker_id, pool))
     numbers = [row.value for row in mine if row.kind is ControlKind.CONCURRENCY]

@@ -1,4 +1,4 @@
-"""What people want of workers, and what workers report."""
+"""Requests to workers, and what the workers report."""
 
 from __future__ import annotations
 

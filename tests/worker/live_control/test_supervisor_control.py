@@ -1,4 +1,4 @@
-"""What people want of a worker while it runs: pauses, quiet, concurrency, reload."""
+"""Requests to a worker while it runs: pauses, quiet, concurrency, reload."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def _apply(state: _SharedState, connection: ControlConnection, message: Message)
 
 
 def _apply_settings(engine: Engine, connection: ControlConnection, message: Message) -> None:
-    """Apply what people want of this process, and confirm it."""
+    """Apply the requested settings of this process, and confirm them."""
     engine.live.apply(concurrency=message["concurrency"], is_quiet=message["quiet"])
     connection.send(was_set=message["set"])
 

@@ -70,7 +70,7 @@ class PoolProcess:
         self.kill_reason = ""
         """Why the supervisor killed it; empty if it did not."""
         self.wanted = WantedSettings()
-        """What people want of it, as it was last sent."""
+        """The requested settings that were sent last."""
         self.concurrency = pool.concurrency
         """How many tasks it runs at once, as it was last sent."""
         self.code = ""
@@ -133,7 +133,7 @@ class PoolProcess:
         self._request(beat=good_until)
 
     def set(self, wanted: WantedSettings) -> None:
-        """Send it what people want of it. It confirms when it has applied that."""
+        """Send it the requested settings. It confirms when it has applied them."""
         self.wanted = wanted
         self.concurrency = wanted.concurrency or self.pool.concurrency
         self._sent_settings += 1

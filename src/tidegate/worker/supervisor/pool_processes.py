@@ -46,7 +46,7 @@ class PoolProcesses:
         stopping: The worker's stop request.
         zombies: Paused while a process is started.
         rng: For jitter.
-        wanted: Returns what people want of a process that is starting.
+        wanted: Returns the settings requested for a process that is starting.
         on_retired: Called when the tasks of a dead process can be requeued.
         on_bad_setup: Called when a process reports a wrong configuration; returns whether the worker stops.
         on_killed: Called when a process had to be killed while the worker stops.

@@ -1,4 +1,4 @@
--- controls: what people want of queues, functions and workers.
+-- controls: pauses of queues and functions, and requests to workers.
 
 -- name: pause
 -- A second pause changes nothing: the first one counts.
