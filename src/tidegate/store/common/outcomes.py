@@ -69,8 +69,11 @@ class TaskTransition:
     attempt_row: tuple[Any, ...]
     """The columns of its `attempt` row after the task's id, in the table's order."""
     budget_columns: tuple[int, int, float, float | None]
-    """For a retry: 1 if its next run spends retry budget; 1 if it may use the reserved part, 2 if it is the
-    last attempt; the current time; and the moment until which the server wants no call."""
+    """How a retry uses the retry budget.
+
+    The parts are: 1 if the next run spends budget, else 0; `PLAIN`, `URGENT` or `LAST_ATTEMPT` of
+    `limits.promotion`; the current time; the moment before which the server wants no call, or None.
+    """
     counter_changes: tuple[Any, ...]
     """In this order: the moment of the first start; 1 or 0 to add to each of attempts, parks, crashes, losses
     and releases; the moment from which the total timeout is paused; reason and message of the failure. None

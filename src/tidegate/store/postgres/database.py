@@ -30,7 +30,7 @@ _LONGEST_PAUSE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _ConnectionOptions:
-    """What one unit of work needs of its connection."""
+    """The kind of connection that one unit of work needs."""
 
     generic_plan: bool
     reads: bool

@@ -53,7 +53,7 @@ class Lifecycle(Protocol):
         """Return the store's clock. It never goes backwards within one process."""
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when something may have been committed since the last return, or after `timeout_seconds`.
+        """Return on timeout, or once something may have been committed since the last call returned.
 
         The return is only a hint. After a change between two calls, the second call returns immediately. The
         method may return without a change. If it misses a change, it returns after `timeout_seconds`.

@@ -18,8 +18,8 @@ _FIXES: tuple[tuple[type[apsw.Error], str, str], ...] = (
 )
 
 _MOVED = "tidegate: moved"
-"""The start of the message from a sealed file's triggers, after `tidegate db move`. Then follow ` to ` and
-the new place."""
+"""How the message from a sealed file's triggers begins, after `tidegate db move`. ` to ` and the new place
+follow it."""
 
 BROKEN = (
     apsw.CantOpenError,
@@ -107,7 +107,7 @@ def wrap(error: BaseException, path: str, busy_seconds: float) -> BaseException:
 def _moved(path: str, place: str) -> ConfigError:
     return ConfigError(
         f"the tasks of {path} have moved to {place}, and this file is sealed",
-        fix="use the URL of that one; `tidegate db move … --undo` unseals a file whose tasks are still here",
+        fix="use that database's URL; `tidegate db move … --undo` unseals a file whose tasks are still here",
         place=path,
     )
 

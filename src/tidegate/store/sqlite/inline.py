@@ -72,7 +72,7 @@ class InlineRunner:
         return job.value  # type: ignore[return-value]
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when something may have been committed since the calling asyncio task's last return."""
+        """Return when something may have been committed since this asyncio task's previous call returned."""
         caller = asyncio.current_task()
         assert caller is not None
         loop = asyncio.get_running_loop()

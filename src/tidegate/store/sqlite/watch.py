@@ -47,7 +47,7 @@ class SqliteWatcher:
         return self._detector.quiet
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when something may have been committed since this task's last return, or on timeout."""
+        """Return on timeout, or when something may have been committed since this task's last call ended."""
         await self._waiters.wait_for_change(timeout_seconds, self._begin)
 
     def committed(self) -> None:

@@ -37,7 +37,7 @@ class JobRunner(Protocol):
         """
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when something may have been committed since the calling asyncio task's last return."""
+        """Return when something may have been committed since this asyncio task's previous call returned."""
 
     async def close(self) -> None:
         """Finish queued work and release everything. Safe to repeat; a later `run` starts again."""
@@ -87,7 +87,7 @@ class WriterThread:
             timer.cancel()
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when something may have been committed since the calling asyncio task's last return."""
+        """Return when something may have been committed since this asyncio task's previous call returned."""
         self._notice_fork()
         await self._watch.wait_for_change(timeout_seconds)
 
