@@ -31,7 +31,7 @@ class FailureGroup:
     fingerprint: str
     """16 hex digits, the same on every machine."""
     error_class: str
-    """Empty if no exception was raised, as at a crash."""
+    """Empty if no exception was raised, for example after a crash."""
     shape: str
     """The message with a word in angle brackets for each part that differs from task to task."""
     frame: str
@@ -105,9 +105,9 @@ class PeriodStatistics:
     released: int
     """Runs that were given back unfinished."""
     run_seconds: float
-    """Of the runs that ended in the period, together."""
+    """The total run time of the runs that ended in the period."""
     wait_seconds: float
-    """From ready to started, of the runs that ended in the period, together."""
+    """The total time from ready to started, of the runs that ended in the period."""
     calls: int
     """Calls whose responses stated their usage."""
     input_tokens: int

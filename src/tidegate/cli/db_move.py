@@ -87,7 +87,7 @@ async def _undo(source: str, target: str) -> bool:
 
 @asynccontextmanager
 async def _source_and_target(source: str, target: str) -> AsyncIterator[tuple[Source, Target]]:
-    """Open the source and the target of a move for the block.
+    """Yield the opened source and target of a move; close both at the end of the block.
 
     Raises:
         ConfigError: `source` is not a SQLite file, or `target` is not a PostgreSQL database.

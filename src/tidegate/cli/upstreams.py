@@ -26,7 +26,7 @@ from tidegate.operations.upstreams import (
 from tidegate.store.upstream_rows import UpstreamRow
 
 _CODE = "code"
-"""The value that gives a limit back to the code."""
+"""The value that makes a limit follow the code again."""
 _FORMS = "write LIMIT=NUMBER, LIMIT=none or LIMIT=code"
 
 name_argument = click.argument("name", metavar="NAME")
@@ -105,7 +105,7 @@ async def _show(location: StoreLocation, name: str, as_json: bool) -> None:
 def set_command(name: str, limits: Sequence[str], location: StoreLocation) -> None:
     """Change limits for all workers, from the next claim on; `LIMIT=none` removes a limit.
 
-    A limit set here overrides the code until `LIMIT=code` gives it back to the code.
+    A limit set here overrides the code until `LIMIT=code` makes it follow the code again.
     """
     back = [name for name, _, value in (text.partition("=") for text in limits) if value == _CODE]
     changes = dict(_change(text) for text in limits if text.partition("=")[2] != _CODE)

@@ -1,9 +1,9 @@
-"""Learns limits from response headers: when an exhausted limit opens, and which rate another allows.
+"""Learns limits from response headers: when an exhausted limit opens, and which rate the other limits allow.
 
-Most providers refill a limit evenly, and their "reset" is the time until it is full. Others count fixed
-windows and reset all at once. Headers do not say which, but the limit, the remaining amount and the reset of
-one response show it: they either fit an even refill or not. The same arithmetic runs in each process, by its
-own clock, and in the store, by the store's clock.
+Most providers refill a limit evenly, and their "reset" is the time until it is full. Others count in fixed
+windows and give the whole limit back at the reset. Headers do not say which, but the limit, the remaining
+amount and the reset of one response show it: they either fit an even refill or not. The same arithmetic runs
+in each process, by its own clock, and in the store, by the store's clock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def merge_observed(
 ) -> tuple[LearnedLimit, ...]:
     """Return the learned limits after these responses.
 
-    A response to a call that was sent before the newest known one changes nothing.
+    A response changes nothing if a response to a later call is already known.
     """
     known = {limit.dimension: limit for limit in before}
     for each in observed:
@@ -76,15 +76,15 @@ def exhausted_until(learned: Iterable[LearnedLimit]) -> float:
 
 
 def learned_rate_since(learned: Iterable[LearnedLimit]) -> float:
-    """Return when the call was sent whose response sets the learned rate; 0 if there is no such rate."""
+    """Return the send time of the call whose response sets the learned rate; 0 if there is no such rate."""
     return max((limit.sent_at for limit in learned if limit.is_scarce), default=0.0)
 
 
 def with_learned_rates(limits: Limits, gate: Gate, now: float, *, of_runs: bool = True) -> Limits:
-    """Return the limits, with the rates learned from headers and 429s added if nobody set a rate limit.
+    """Return the limits with the rates learned from headers and 429s added.
 
-    A rate limit that a person or the code set for a minute or less is used as it is. The rate learned from
-    429s applies to runs only (`of_runs`), because it is computed from successful runs.
+    If the code or a person has set a rate limit per minute or per shorter time, nothing is added. The rate
+    learned from 429s applies to runs only (`of_runs`), because it is computed from successful runs.
     """
     if any(window.seconds <= MINUTE for window in limits.windows):
         return limits

@@ -28,10 +28,10 @@ async def find_upstream(store: Store, name: str) -> UpstreamRow:
 
 
 async def require_known(store: Store, name: str, *, is_known: bool) -> None:
-    """Raise unless the store knows the upstream that a request was about.
+    """Raise if the store did not know the upstream of a request.
 
     Raises:
-        UnknownUpstreamError: It did not.
+        UnknownUpstreamError: `is_known` is False.
     """
     if not is_known:
         raise _unknown(name, await store.list_upstreams())
@@ -55,12 +55,13 @@ async def set_limits(
     """Change limits of an upstream for all workers, from the next claim on.
 
     Args:
-        store: Where they are kept.
-        name: Of the upstream.
-        changes: New values by the names users give them; None lifts a limit. They override the
-            code until the code is followed again.
+        store: Where the limits are kept.
+        name: The upstream's name.
+        changes: New values by the limits' public names; None removes a limit. They override the code until
+            the limit follows the code again.
         follow_code: Limits that follow the code again.
-        declared: What the code says; None: not known here, so the values stay until a worker starts.
+        declared: The limits in the code. If None, they are not known here, so the values stay until a worker
+            starts.
 
     Raises:
         OptionError: There is no such limit, or a value is invalid.
@@ -71,7 +72,7 @@ async def set_limits(
 
 
 def tasks_before(row: UpstreamRow) -> dict[str, int]:
-    """Return the ready tasks of an upstream by what they wait for at its gate."""
+    """Count the ready tasks of an upstream: those that may start, the paced and the blocked ones."""
     blocked = 0 if row.block is None else row.ready
     return {"ready": row.ready - row.paced - blocked, "paced": row.paced, "blocked": blocked}
 

@@ -15,7 +15,7 @@ ON_TIME_SECONDS = 15.0
 It is enough for another process to take over from one that died, and less than the shortest step of cron.
 """
 MOST_COUNTED = 1_000
-"""A row of missed ticks counts no more than this: counting them costs one step of cron each."""
+"""A record of missed ticks counts at most this many: each one that is counted costs a step of cron."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class DecidedTick:
     """What becomes of one tick, or of several that were missed."""
 
     at: float
-    """The planned moment; of several, the first."""
+    """The planned moment; for several ticks, that of the first."""
     until_at: float
-    """Of several, the last; else `at`."""
+    """For several ticks, the planned moment of the last; for one tick, the same as `at`."""
     ticks: int
     """How many ticks this stands for, at most `MOST_COUNTED`."""
     outcome: TickOutcome
@@ -119,25 +119,25 @@ def _catch_up(rule: ScheduleRule, next_at: float, now: float) -> tuple[list[Deci
 
 
 def _missed(rule: ScheduleRule, first: float, last: float, reason: TickReason) -> list[DecidedTick]:
-    """Return a record of the missed ticks from one to another."""
+    """Return a record of the missed ticks from `first` to `last`."""
     number = count_ticks(rule, after=_just_before(first), until=last, most=MOST_COUNTED)
     return [DecidedTick(first, last, number, TickOutcome.MISSED, reason)] if number else []
 
 
 def _missed_before(rule: ScheduleRule, first: float, end: float, reason: TickReason) -> list[DecidedTick]:
-    """Return a record of the missed ticks from one on and before another."""
+    """Return a record of the missed ticks from `first` on that are before `end`."""
     last = _latest(rule, first, end)
     return [] if last is None else _missed(rule, first, last, reason)
 
 
 def _latest(rule: ScheduleRule, first: float, end: float) -> float | None:
-    """Return the latest tick that is not before one moment and is before another; None if there is none."""
+    """Return the latest tick from `first` on that is before `end`; None if there is none."""
     found = latest_ticks(rule, after=_just_before(first), until=_just_before(end), count=1)
     return found[0] if found else None
 
 
 def _merge(missed: Sequence[DecidedTick], late: Sequence[float]) -> list[DecidedTick]:
-    """Return a record of missed ticks that includes those that were to fire late."""
+    """Return a record of missed ticks that also counts the ticks that were to fire late."""
     if not late:
         return list(missed)
     if not missed:

@@ -136,7 +136,7 @@ class ReloadRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SetPoolRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Another concurrency for a pool."""
+    """A new concurrency for a pool."""
 
     pool: str
     concurrency: int | None
@@ -145,7 +145,7 @@ class SetPoolRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RateLimitRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Another rate limit for a task function."""
+    """A new rate limit for a task function."""
 
     function: str
     """The full name: `module:function`."""
@@ -192,12 +192,12 @@ class ScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ScheduleChangeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What to change of a schedule. A field that is left out or null stays."""
+    """Changes to a schedule. A field that is left out or null stays as it is."""
 
     when: str | None = None
-    """Other moments. The next tick is then the next one from now."""
+    """The new moments. The next tick is then the first of them from now."""
     args: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    """Other arguments. They replace all present ones."""
+    """The new arguments. They replace all present ones."""
     timezone: str | None = None
     catch_up: str | None = None
     catch_up_limit: int | None = None

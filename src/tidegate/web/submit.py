@@ -32,10 +32,10 @@ _MAX_CHECK_SECONDS = 0.05
 
 
 class Submitter:
-    """Makes tasks of what requests ask for: of declared functions only, their arguments checked.
+    """Turns submit requests into tasks. Accepts only declared functions, and checks their arguments.
 
     Args:
-        core: Of the application whose functions these are.
+        core: The core of the application that declares the functions.
     """
 
     def __init__(self, core: Core) -> None:
@@ -85,7 +85,7 @@ class Submitter:
         their turn in between.
 
         Raises:
-            Problem: Of the type of the first error, with the places of all errors.
+            Problem: A task is refused. It has the type of the first error and lists up to 100 errors.
         """
         checked: list[NewTask | Problem] = []
         size = sum(memoryview(raw).nbytes for raw in requested)

@@ -49,8 +49,9 @@ def replace_with_not_found(request: Any, response: Any, library: Any) -> bytes:
 def is_buffered(response: Any, *, is_stream_asked_for: bool, is_streamed_by_client: bool) -> bool:
     """Return whether the response is read whole before it is passed on.
 
-    Errors are. JSON is if the request asked for no stream: the content type alone does not decide, since
-    Gemini and Cohere label their streams as JSON. JSON with a stated length is never a stream.
+    Errors are always read whole. JSON is read whole if neither the request nor the client asks for a stream.
+    The content type alone does not decide, since Gemini and Cohere label their streams as JSON. If the
+    request asks for a stream, JSON with a stated length is still read whole.
 
     Args:
         response: The inner transport's response.

@@ -30,7 +30,8 @@ class EnqueuedTask:
     id: str
     function: str
     args: Mapping[str, Any]
-    """Its arguments by name, as the function will get them. Those of `*args` are a tuple under its name."""
+    """Its arguments by name, as the function will get them. The values of
+    `*args` are one tuple, under the parameter's name."""
     queue: str
     state: State
     priority: Priority
@@ -70,7 +71,7 @@ class Wanted:
         return text
 
     def matches(self, task: EnqueuedTask) -> bool:
-        """Return whether a task is what the test looks for. Its function and its arguments are given."""
+        """Return whether a task is what the test looks for."""
         return (
             (self.function is None or self.function.spec.name == task.function)
             and all(

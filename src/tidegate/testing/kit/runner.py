@@ -81,7 +81,7 @@ class KitRunner:
             self._here.is_direct = False
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when something may have been committed since the calling asyncio task's last return."""
+        """Return when something may have been committed since this asyncio task's previous call returned."""
         await self._waiters.wait_for_change(timeout_seconds, lambda: None)
 
     async def close(self) -> None:

@@ -26,9 +26,9 @@ class IdempotencyCache:
     async def get_or_generate(
         self, key: str, content_hash: str, generate: Callable[[], Awaitable[Completion | Refusal]]
     ) -> tuple[Completion | Refusal, bool]:
-        """Return the answer kept under `key` and True; or generate it, and return it and False.
+        """Return the answer to a call, and whether it was kept under `key` before. If not, generate it.
 
-        A call that comes while the first is being answered waits for it. Refusals are not kept.
+        A call that arrives while the first is being answered waits for that answer. Refusals are not kept.
         """
         while (entry := self._entries.get(key)) is not None:
             if entry.content_hash != content_hash:

@@ -22,9 +22,9 @@ class Outage:
     """One outage of a timetable."""
 
     start_seconds: float
-    """From the server's start."""
+    """When it begins, in seconds from the server's start."""
     end_seconds: float
-    """From the server's start, later than `start_seconds`."""
+    """When it ends, in seconds from the server's start; more than `start_seconds`."""
     kind: OutageKind = "503"
 
     def __post_init__(self) -> None:
@@ -35,7 +35,7 @@ class Outage:
 
 
 class OutageSchedule:
-    """Knows the current outage. One started by hand precedes planned ones.
+    """Knows the current outage. An outage started by hand takes precedence over planned ones.
 
     Args:
         outages: The planned outages; if two overlap, the first in this order is active.
@@ -58,7 +58,7 @@ class OutageSchedule:
         return None
 
     def begin(self, kind: OutageKind, seconds: float | None = None) -> None:
-        """Start an outage now, replacing one started by hand; `seconds=None`: until `end`."""
+        """Start an outage now, replacing one started by hand. If `seconds` is None, it lasts until `end`."""
         now = self._elapsed_seconds()
         self._manual = Outage(now, math.inf if seconds is None else now + seconds, kind)
 

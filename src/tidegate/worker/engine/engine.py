@@ -58,10 +58,10 @@ class Engine:
         rng: For jitter.
         wall_clock: Seconds since the epoch, for HTTP dates only.
         child_application: `module:attribute` that child processes import; None: no child processes.
-        snapshot: The process state that child processes start with; None: the state at that time.
+        snapshot: The process state that child processes start with; None: the state when they start.
         current_task: Shows the supervisor which task has the loop.
-        runs_hooks: Whether it declares limits and runs the start and stop hooks. If one process has several
-            engines, only one does.
+        runs_hooks: Whether this engine declares limits and runs the start and stop hooks. True for one
+            engine of a process, not for the others.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Engine:
             await run_stop_hooks(self._app)
 
     def extend_lease(self, moment: float) -> None:
-        """Set until when the lease holds, by the loop's clock. Nothing new starts after that moment."""
+        """Set the moment at which the lease ends, by the loop's clock. No run starts after it."""
         self._lease.renew(moment)
         self._claimer.notify_slot_freed()
 

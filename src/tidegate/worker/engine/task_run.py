@@ -22,7 +22,7 @@ _context_lock = threading.Lock()
 
 
 class RunOptions(NamedTuple):
-    """What a function's options say about each run of it, checked."""
+    """The checked options of a function that apply to each of its runs."""
 
     spec: TaskSpec
     timeout: float
@@ -35,8 +35,8 @@ class RunOptions(NamedTuple):
         """Return the options of a function.
 
         Raises:
-            ValueError: A time limit is no number, so a run could never be stopped.
-            TypeError: The number of attempts is no number.
+            ValueError: A time limit is not a number, so a run could never be stopped.
+            TypeError: `max_attempts` is not a number.
         """
         return cls(
             spec,
@@ -51,7 +51,7 @@ class TaskRun:
     """The state of one run while it lasts. Finished exactly once.
 
     Raises:
-        ValueError: A time limit of the task is no number, so the run could never be stopped.
+        ValueError: A time limit of the task is not a number, so the run could never be stopped.
     """
 
     __slots__ = (
@@ -205,7 +205,10 @@ class TaskRun:
 
     @property
     def started_at(self) -> float:
-        """When its time limits started, by the control's clock; in a child process, once it has one."""
+        """When its time limits started, by the control's clock.
+
+        If the run waits for a rate-limit slot or a child process, the limits start again after the wait.
+        """
         return self.control.started_at
 
     def load_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:

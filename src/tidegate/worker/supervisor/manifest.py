@@ -40,7 +40,7 @@ class Manifest:
 async def read_manifest(application: str, database_url: str | None = None) -> Manifest:
     """Import the application in a child process and return what it declares.
 
-    If it is cancelled meanwhile, it kills that process and all processes it started.
+    At the end, also if it is cancelled, it kills the child process and everything in its process group.
 
     Args:
         application: `module:attribute`.
