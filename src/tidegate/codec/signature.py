@@ -161,7 +161,7 @@ class Signature:
         return tuple(placed["a"]), placed["k"]
 
     def _load_named(self, stored: Mapping[str, msgspec.Raw]) -> dict[str, Any] | None:
-        """Return the usual arguments, all by name and without tags; None if the slow path must look."""
+        """Return arguments that are all by name and without tags; None if they need the slow path."""
         decoders = self._decoders
         try:
             named = {name: decoders[name](raw) for name, raw in stored.items()}

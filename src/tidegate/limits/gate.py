@@ -348,7 +348,7 @@ def _ramps_by_successes(gate: Gate, limits: Limits) -> bool:
 
 
 def _with_slower_start(gate: Gate, limits: Limits, now: float) -> Gate:
-    """Return a gate in slow start at half of its share: a failure during a slow start means too fast."""
+    """Halve the share of a gate in slow start: its failure shows that calls came too fast."""
     if gate.slow_start_at is None:
         return gate
     part = (max(FIRST_SHARE, slow_start_share(gate, limits, now) / 2) - FIRST_SHARE) / (1 - FIRST_SHARE)

@@ -50,7 +50,7 @@ class UpstreamLimits(TypedDict, total=False):
     slow_start: Seconds
     """The time from a tenth of the rate to the full rate after an outage. Default: 45 s; 0 turns it off."""
     failures_to_park: int
-    """Network and server failures in a row that park the gate. Default: 5."""
+    """How many network or server failures in a row park the gate. Default: 5."""
     fixed_windows: bool
     """The provider counts fixed windows and does not refill evenly. Default: False; days are always fixed."""
 

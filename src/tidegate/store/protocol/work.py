@@ -45,9 +45,9 @@ class Work(Protocol):
         """Write the outcomes of these runs in one transaction; return a status per outcome, in order.
 
         `done`: written now. `already`: this outcome was written before. `fenced`: the run is no longer the
-        current one, and nothing was written. If the task's cancel was requested, a Retrying or Released
-        outcome ends it as cancelled. Each outcome except success adds a history row, a dead one adds a dead
-        letter, and every outcome adds to the roll-up of its minute.
+        current one, and nothing was written. If a cancel was requested, a Retrying or Released outcome makes
+        the task cancelled, so that it does not run again. Each outcome except success adds a history row, a
+        dead one adds a dead letter, and every outcome adds to the roll-up of its minute.
         """
 
     async def save_progress(self, notes: Sequence[ProgressUpdate]) -> list[Fence]:

@@ -1,7 +1,7 @@
 """Records which task has the event loop, in a few bytes of memory shared by pool process and supervisor.
 
-When the process dies or stalls, they name the task whose code was running. Only that task is charged with
-the crash. The other tasks of the process, which only waited, are requeued uncharged.
+When the process dies or stalls, these bytes name the task whose code was running. Only that task is charged
+with the crash. The other tasks of the process, which only waited, are requeued uncharged.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _LAYOUT = struct.Struct("!B16sQ")
 _EMPTY = _LAYOUT.pack(0, b"", 0)
 
 NO_CULPRIT = Fence("00000000-0000-0000-0000-000000000000", 0)
-"""The culprit when a process ended on request. No task is to blame for runs that it could not release in
-time."""
+"""The culprit when a process ended on request: no task. Some of its runs may not have been released in time,
+but no task caused that."""
 
 
 class CurrentTaskSlot:

@@ -1,8 +1,8 @@
-"""While a deploy goes on, gives tasks back that this process's code cannot run and other code may.
+"""During a deploy, gives back tasks that this process's code cannot run but other code may run.
 
 Old and new code work side by side during a rolling restart. A task with new arguments may be claimed by old
 code, and one with old arguments by new code. Such a task goes back to its queue uncharged, with a wait, as
-long as a live worker with other code serves its queue. Without one it is dead, as always.
+long as a live worker with other code serves its queue. If there is no such worker, the task is dead.
 """
 
 from __future__ import annotations
