@@ -165,7 +165,7 @@ class FunctionAdmin:
 
 
 class WorkerAdmin:
-    """The worker processes, and requests to them while they run.
+    """The worker processes, and orders to them while they run.
 
     Each change returns after `wait` at the latest, with the answer of each process or worker that it
     concerns: `applied`, for a reload `every process has restarted`, or None if it has not answered yet.

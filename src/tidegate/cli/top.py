@@ -30,8 +30,8 @@ def command(once: bool, location: StoreLocation) -> None:
     """Watch queues, upstreams, workers and the newest failures, refreshed every second.
 
     WAIT counts tasks that may start now or at the pace of a limit, IN/MIN and OUT/MIN the tasks that were
-    enqueued and became final in the last minute. BY is what decides DRAINS IN. Keys: q ends the view, p holds
-    it and lets it go on. Without a terminal it prints one frame.
+    enqueued and became final in the last minute. BY is what decides DRAINS IN. Keys: q ends the view, p
+    pauses and resumes it. Without a terminal it prints one frame.
     """
     run(_top(location, once=once))
 
@@ -102,7 +102,7 @@ async def _next_key(keys: asyncio.Queue[str]) -> str:
 
 @contextmanager
 def _keys() -> Iterator[asyncio.Queue[str]]:
-    """Read single keys of the terminal. Without one that can, there are none: Ctrl-C ends the view."""
+    """Read single keys of the terminal. If it cannot deliver them, only Ctrl-C ends the view."""
     keys: asyncio.Queue[str] = asyncio.Queue()
     try:
         import termios

@@ -17,7 +17,7 @@ RESTARTED = "every process has restarted"
 
 
 class ControlKind(StrEnum):
-    """What operators can request of workers."""
+    """What operators can order workers to do."""
 
     QUIET = "quiet"
     """Claim no more tasks, finish those that run, and stay up. Named by worker or process id."""
@@ -29,7 +29,7 @@ class ControlKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControlRow:
-    """One request to workers, as stored."""
+    """One order to workers, as stored."""
 
     kind: ControlKind
     name: str

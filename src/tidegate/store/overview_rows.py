@@ -27,7 +27,7 @@ class OverviewRow:
     pauses: Sequence[Pause] = ()
     """The paused queues and functions."""
     controls: Sequence[ControlRow] = ()
-    """What people want of workers."""
+    """The orders of operators to workers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,7 +308,7 @@ class ControlReportOut(msgspec.Struct):
 
 
 class ControlOut(msgspec.Struct):
-    """One request of operators to workers."""
+    """One order of operators to workers."""
 
     kind: str
     """`quiet`, `concurrency` or `reload`."""
@@ -324,7 +324,7 @@ class ControlOut(msgspec.Struct):
 
 
 class ControlsOut(msgspec.Struct):
-    """The requests of operators to workers, by kind and name."""
+    """The orders of operators to workers, by kind and name."""
 
     controls: list[ControlOut]
 

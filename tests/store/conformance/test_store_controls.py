@@ -1,4 +1,4 @@
-"""Requests to workers, and what the workers report."""
+"""Orders to workers, and what the workers report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to a worker while it runs: pauses, quiet, concurrency, reload."""
+"""Orders to a worker while it runs: pauses, quiet, concurrency, reload."""
 
 from __future__ import annotations
 

@@ -34,10 +34,10 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         "GET",
         "/api/v1/controls",
         AccessRule(READERS, all_tenants=True),
-        responses={200: ResponseSpec("The requests, and what workers reported", ControlsOut)},
+        responses={200: ResponseSpec("The orders, and what workers reported", ControlsOut)},
     )
     async def list_controls(request: Request) -> Response:
-        """Return the requests to workers and pools, and which of them have applied each."""
+        """Return the orders to workers and pools, and which of them have applied each."""
         store = await context.store()
         return json_response(ControlsOut([await _to_out(store, row) for row in await store.list_controls()]))
 

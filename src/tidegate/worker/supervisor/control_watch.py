@@ -1,4 +1,4 @@
-"""Applies the requests to this worker: reads them once a second, passes them on, reports what was applied.
+"""Applies the orders to this worker: reads them once a second, passes them on, reports what was applied.
 
 It also records which version of the code each process has loaded.
 """
@@ -96,11 +96,11 @@ class ControlWatch:
                 await asyncio.sleep(CHECK_SECONDS)
             except Exception as error:  # the worker goes on with what it knows
                 pause = self._pause.next()
-                report.will_retry("reading the requests to this worker", error, pause)
+                report.will_retry("reading the orders to this worker", error, pause)
                 await asyncio.sleep(pause)
 
     async def check(self) -> None:
-        """Read the requests, apply new ones, and report what was applied."""
+        """Read the orders, apply new ones, and report what was applied."""
         self._rows = tuple(await self._store.list_controls())
         for row in self._reload_rows():
             if row.version > self._reloads.get(row.name, 0):

@@ -7,7 +7,7 @@ run_worker
     Heartbeat              renews the leases of processes that are alive
     StallWatch             kills processes that do not answer
     MemoryWatch            replaces or kills processes that use too much memory
-    ControlWatch           applies the requests to this worker
+    ControlWatch           applies the orders to this worker
     MaintenanceLoop        promotes, reaps, deletes expired tasks
     ZombieReaper           reaps orphans that became our children
     StatusReporter         health, systemd, title
@@ -155,7 +155,7 @@ class Supervisor:
         unserved_check = None
         try:
             await self._stopping.retry_until_stored(
-                "reading the requests to this worker",
+                "reading the orders to this worker",
                 self._control_watch.start,
                 last_seconds=self._timings.stop_grace,
             )

@@ -1,4 +1,4 @@
--- controls: pauses of queues and functions, and requests to workers.
+-- controls: pauses of queues and functions, and orders to workers.
 
 -- name: pause
 -- A second pause changes nothing: the first one counts.
