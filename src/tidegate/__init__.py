@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from tidegate.limits.pauses import PauseKind
     from tidegate.limits.values import GateState, ParkedBy
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
+    from tidegate.operations.forget import ForgetReport
     from tidegate.operations.history import DeathFilters, GroupFilters, HistoryFilters, StatisticsFilters
     from tidegate.options import EnqueueOptions, FinalFunction
     from tidegate.policy.backlog import WaitKind, WaitReason
@@ -156,6 +157,7 @@ __all__ = [
     "FinalFunction",
     "FinalState",
     "Fixed",
+    "ForgetReport",
     "FunctionAdmin",
     "GateOpened",
     "GateParked",
@@ -307,6 +309,7 @@ _HOMES = {
     "FinalFunction": "tidegate.options",
     "FinalState": "tidegate.domain.final_hook",
     "Fixed": "tidegate.domain.spec",
+    "ForgetReport": "tidegate.operations.forget",
     "FunctionAdmin": "tidegate.admin",
     "GateOpened": "tidegate.events",
     "GateParked": "tidegate.events",

@@ -18,6 +18,7 @@ SHARED = {
     "deaths",
     "failure_marks",
     "final_hooks",
+    "forget",
     "gates",
     "keys",
     "operations",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -31,6 +32,23 @@ async def test_each_table_of_the_registry_has_its_key(tmp_path: Path) -> None:
     assert [table.name for table in TASK_TABLES if table.key not in columns[table.name]] == []
     marked = [columns[table.name] for table in TASK_TABLES if table.is_marked]
     assert all({"codec_tag", "data"} <= names for names in marked)
+
+
+NOTHING_TO_FORGET = {
+    "rollup": "its tenant is always empty; counters by tenant are in rollup_tenant",
+}
+"""Tables with a column of tasks or tenants that forgetting may leave alone, and why."""
+
+
+async def test_each_table_with_a_task_or_a_tenant_is_in_the_registry_or_is_forgotten(tmp_path: Path) -> None:
+    columns = await columns_of(tmp_path / "a.db")
+    text = (SQL / "sqlite" / "sql" / "forget.sql").read_text()
+    forgotten = set(re.findall(r"^(?:DELETE FROM|UPDATE) (\w+)", text, re.MULTILINE))
+    registered = {table.name for table in TASK_TABLES} | set(UNFINISHED_TABLES)
+
+    concerned = {name for name, found in columns.items() if {"task_id", "tenant"} & found}
+
+    assert concerned - registered - forgotten == set(NOTHING_TO_FORGET)
 
 
 async def test_a_move_takes_every_table_of_task_data_along() -> None:

@@ -15,7 +15,9 @@ from tidegate.admin.source import AdminSource
 from tidegate.admin.tasks import TaskAdmin
 from tidegate.admin.upstreams import UpstreamAdmin
 from tidegate.operations import history
+from tidegate.operations.forget import ForgetReport, forget
 from tidegate.operations.history import StatisticsFilters, Step
+from tidegate.store.archive import archive_of
 from tidegate.store.retention_rows import StoreSize
 from tidegate.threads.bridge import run_sync
 
@@ -75,6 +77,55 @@ class Admin:
     ) -> list[PeriodStatistics]:
         """Same as `statistics`, from sync code."""
         return run_sync(self.statistics(step=step, **filters))
+
+    async def forget(
+        self,
+        *,
+        task_id: str | None = None,
+        tenant: str | None = None,
+        by: str = "",
+        cancel: bool = False,
+        dry_run: bool = False,
+    ) -> ForgetReport:
+        """Remove a task, or a tenant with all its tasks, from the store, the archive and their files.
+
+        It cannot be undone. Backups, server logs and archives on other machines are not touched.
+
+        Args:
+            task_id: The task; of a task that is deleted already, the full id.
+            tenant: The tenant.
+            by: Who does it, for the audit log.
+            cancel: Whether to cancel tasks that are not final, and wait until they have ended.
+            dry_run: Only count.
+
+        Raises:
+            UsageError: Neither or both of a task and a tenant are given.
+            NotAcceptedError: Some tasks are not final. Nothing was forgotten.
+            TaskNotFoundError: The short id names no task.
+            ArchiveError: The archive cannot be rewritten.
+        """
+        store = await self._source.opened_store()
+        return await forget(
+            store,
+            task_id=task_id,
+            tenant=tenant,
+            archive=archive_of(self._source.retention),
+            by=by,
+            cancel=cancel,
+            dry_run=dry_run,
+        )
+
+    def forget_sync(
+        self,
+        *,
+        task_id: str | None = None,
+        tenant: str | None = None,
+        by: str = "",
+        cancel: bool = False,
+        dry_run: bool = False,
+    ) -> ForgetReport:
+        """Same as `forget`, from sync code."""
+        return run_sync(self.forget(task_id=task_id, tenant=tenant, by=by, cancel=cancel, dry_run=dry_run))
 
     async def sizes(self) -> StoreSize:
         """Return the size of the store and of each table, at once even if they are large.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tidegate.calls.upstream import Upstream
+from tidegate.domain.retention import Retention
 from tidegate.limits.settings import LimitDeclaration
 from tidegate.store.protocol import Store
 from tidegate.task import TaskFunction
@@ -31,6 +32,11 @@ class AdminSource(Protocol):
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
         """The upstreams that it declares, by name."""
+        ...
+
+    @property
+    def retention(self) -> Retention:
+        """How long final tasks are kept, and where their rows are archived."""
         ...
 
     async def opened_store(self) -> Store:

@@ -48,6 +48,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "web": "Serve the HTTP API of an application.",
     "tokens": "Create, list and revoke tokens for the HTTP API.",
     "db": "Upgrade, check, measure, restore or move the database.",
+    "forget": "Remove a task or a tenant for good, from tables, archive and files.",
     "doctor": "Find problems in this installation and suggest fixes.",
     "demo": "Watch tasks survive provider failures and a killed worker.",
     "version": "Print the version.",

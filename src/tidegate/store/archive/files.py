@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from tidegate.domain.retention import ArchiveFormat, Data
+from tidegate.domain.retention import ArchiveFormat, Data, Retention
 from tidegate.errors import ArchiveError
 from tidegate.store.archive import parquet
 from tidegate.store.archive.lines import ArchivedRow, NewRow, decode_line, encode_line
@@ -256,6 +256,13 @@ class Archive:
                 fix="free space on its disk, or let its user write there; until then nothing is removed",
                 place=str(self.folder),
             ) from error
+
+
+def archive_of(retention: Retention) -> Archive | None:
+    """Return the archive of this machine; None if none is set."""
+    if retention.archive is None:
+        return None
+    return Archive(Path(retention.archive), retention.archive_format)
 
 
 def _files(folder: Path, data: Data, *, parts_only: bool = False) -> list[Path]:

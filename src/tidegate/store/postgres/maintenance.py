@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegate.domain.retention import FinalTable
+from tidegate.store.common import forget
 from tidegate.store.common.periods import DAYS_KEPT
 from tidegate.store.common.upkeep import (
     AUDIT_KEPT_SECONDS,
@@ -77,6 +78,15 @@ async def delete_expired(database: Database, *, ticks_seconds: float, limit: int
     for kind in (keys, permits, rollups, deaths, audit, ticks, batches):
         gone += await database.transact(kind)
     return gone
+
+
+async def forget_tasks(db: PostgresSession, task_ids: Sequence[str]) -> list[str]:
+    """Delete final tasks with everything that any table says of them; return the ids that are gone now."""
+    found = await forget.find_forgettable(db, task_ids)
+    if found:
+        await forget.remove_traces(db, found)
+        await delete_tasks(db, found)
+    return [db.text(task) for task in found]
 
 
 async def check_integrity(db: PostgresSession) -> list[str]:

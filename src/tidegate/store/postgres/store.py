@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
 from tidegate.store.common import (
     due_schedules,
+    forget,
     operations,
     promote,
     retention,
@@ -34,6 +35,7 @@ from tidegate.store.postgres import (
     batches,
     claim,
     enqueue,
+    erase,
     finish,
     history,
     maintenance,
@@ -277,6 +279,12 @@ class PostgresStore(CommonStore):
     delete_final_tasks = write(maintenance.delete_final_tasks)
     delete_task_parts = write(retention.delete_task_parts)
     get_sizes = read(size.get_sizes, snapshot=True)
+    forget_tasks = write(maintenance.forget_tasks)
+    forget_tenant = write(forget.forget_tenant)
+
+    async def erase_deleted(self) -> str:
+        """Rewrite all tables, each in its own transaction."""
+        return await erase.erase_deleted(self._database)
 
     async def compact_history(self, limit: int = 1_000) -> int:
         """Replace old counters by sums, each kind in its own transaction."""

@@ -45,5 +45,21 @@ class Retention(Protocol):
         Tasks that are not finished are left alone.
         """
 
+    async def forget_tasks(self, task_ids: Sequence[str]) -> list[str]:
+        """Delete final tasks with everything that any table says of them; return the ids that are gone now.
+
+        Tasks that are not final are left alone. Of tasks that are deleted already, what is left is removed.
+        """
+
+    async def forget_tenant(self, tenant: str) -> int:
+        """Remove what is known of a tenant besides its tasks; return how many rows were changed."""
+
+    async def erase_deleted(self) -> str:
+        """Rewrite the files of the tables, so that no bytes of deleted rows are left; return why not, or "".
+
+        SQLite: writers wait until the file is rewritten. PostgreSQL: each table is locked meanwhile, and the
+        role must own the tables. The server's own log keeps older bytes until it is recycled.
+        """
+
     async def get_sizes(self) -> StoreSize:
         """Return the sizes of the tables, quickly even if they are large. Numbers may be estimates."""

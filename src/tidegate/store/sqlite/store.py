@@ -10,12 +10,21 @@ import apsw
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
 from tidegate.domain.retention import Data, FinalTable
-from tidegate.store.common import due_schedules, operations, promote, retention, schedules, sending, workers
+from tidegate.store.common import (
+    due_schedules,
+    forget,
+    operations,
+    promote,
+    retention,
+    schedules,
+    sending,
+    workers,
+)
 from tidegate.store.common import store as common
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.refusals import cannot_join
 from tidegate.store.common.session import Session
-from tidegate.store.common.store import CommonStore
+from tidegate.store.common.store import CommonStore, write
 from tidegate.store.operation_rows import (
     LetterChannel,
     NewOperation,
@@ -37,6 +46,7 @@ from tidegate.store.sqlite import (
     actions,
     batches,
     claim,
+    deletion,
     enqueue,
     finish,
     history,
@@ -233,6 +243,24 @@ class SqliteStore(CommonStore):
         return await self._write_on_connection(
             self._on_session(lambda db: retention.delete_task_parts(db, task_ids, parts)),
             precheck=self._on_session(has_none),
+        )
+
+    async def forget_tasks(self, task_ids: Sequence[str]) -> list[str]:
+        async def forget_all(db: SqliteSession) -> list[str]:
+            found = await forget.find_forgettable(db, task_ids)
+            if found:
+                await forget.remove_traces(db, found)
+                deletion.delete_tasks(db.link, tuple(found))
+            return [db.text(task) for task in found]
+
+        return await self._write(forget_all)
+
+    forget_tenant = write(forget.forget_tenant)
+
+    async def erase_deleted(self) -> str:
+        """Rewrite the file. Writers of all processes wait meanwhile."""
+        return await self._runner.run(
+            lambda db: upkeep.erase_deleted(db, self.path, self._busy_seconds), Mode.BARE
         )
 
     async def get_sizes(self) -> StoreSize:

@@ -38,6 +38,32 @@ def checkpoint(db: apsw.Connection, path: Path, busy_seconds: float) -> None:
         lock.forget()
 
 
+def erase_deleted(db: apsw.Connection, path: Path, busy_seconds: float) -> str:
+    """Rewrite the file, and empty the write-ahead log; return why not, or an empty text.
+
+    Deleted rows leave their bytes in free pages, and in pages that were split. VACUUM copies only what is
+    stored. It needs as much free disk space as the file has.
+
+    Raises:
+        StoreUnavailableError: The file was deleted or replaced, or its disk is full.
+    """
+    lock = FileLock(path.with_name(path.name + ".lock"))
+    try:
+        with lock.held():
+            identity = Identity(path, lock)
+            db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than the memory
+            try:
+                db.execute("VACUUM")
+            finally:
+                db.execute("PRAGMA temp_store = MEMORY")
+            _truncate(db, identity, busy_seconds, wait_ms=int(busy_seconds * 1000))
+            if _size(Path(f"{identity.real}-wal")):
+                return "a process reads the database: its write-ahead log could not be emptied. Run it again"
+    finally:
+        lock.forget()
+    return ""
+
+
 def upgrade(db: apsw.Connection, path: Path) -> list[str]:
     """Bring the schema up to date under the write lock; return the names of the migrations applied."""
     lock = FileLock(path.with_name(path.name + ".lock"))
@@ -66,9 +92,11 @@ def check_integrity(db: apsw.Connection) -> list[str]:
     return faults
 
 
-def _truncate(db: apsw.Connection, identity: Identity, busy_seconds: float) -> None:
-    # Wait for readers only briefly, because writers are blocked during the wait.
-    db.set_busy_timeout(_TRUNCATE_WAIT_MS)
+def _truncate(
+    db: apsw.Connection, identity: Identity, busy_seconds: float, *, wait_ms: int = _TRUNCATE_WAIT_MS
+) -> None:
+    # Usually wait for readers only briefly, because writers are blocked during the wait.
+    db.set_busy_timeout(wait_ms)
     try:
         identity.fold(db, apsw.SQLITE_CHECKPOINT_TRUNCATE)
     finally:

@@ -8,11 +8,10 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from pathlib import Path
 
 from tidegate.domain.retention import Data, FinalTable, Retention, ages_of, due_data
 from tidegate.errors import ArchiveError, ConfigError
-from tidegate.store.archive import Archive
+from tidegate.store.archive import archive_of
 from tidegate.store.archive.lines import NewRow
 from tidegate.store.protocol import Store
 from tidegate.store.retention_rows import ExportedRow, FinalPosition, FinalTask
@@ -49,9 +48,7 @@ class RetentionSweep:
         clock: Callable[[], float],
         batch: int = BATCH_TASKS,
     ) -> None:
-        self._archive = (
-            None if retention.archive is None else Archive(Path(retention.archive), retention.archive_format)
-        )
+        self._archive = archive_of(retention)
         self._store = store
         self._retention = retention
         self._clock = clock

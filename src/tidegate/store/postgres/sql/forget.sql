@@ -1,0 +1,117 @@
+-- forget: remove what other tables say of forgotten tasks and tenants. The statements made from the registry of tables
+-- delete the tasks themselves.
+
+-- name: final
+-- Those of these tasks that are final, or whose rows are gone.
+-- 1 ids
+SELECT g.id
+FROM unnest($1::uuid[]) AS g (id)
+WHERE NOT EXISTS (SELECT 1 FROM /*schema*/task AS t WHERE t.id = g.id)
+    OR EXISTS (SELECT 1 FROM /*schema*/archive AS a WHERE a.task_id = g.id)
+    OR EXISTS (SELECT 1 FROM /*schema*/dead AS d WHERE d.task_id = g.id)
+
+-- name: groups
+-- The description of each group of failures that has one of these tasks quotes its messages.
+-- 1 ids
+UPDATE /*schema*/failure_group
+SET shape = '(forgotten)'
+WHERE shape <> '(forgotten)'
+    AND fingerprint IN (SELECT fingerprint FROM /*schema*/attempt WHERE task_id = ANY ($1::uuid[]))
+
+-- name: keys
+-- 1 ids
+DELETE FROM /*schema*/key
+WHERE task_id = ANY ($1::uuid[])
+
+-- name: ticks
+-- 1 ids
+UPDATE /*schema*/tick
+SET task_id = NULL
+WHERE task_id = ANY ($1::uuid[])
+
+-- name: permits
+-- 1 ids
+DELETE FROM /*schema*/permit
+WHERE task_id = ANY ($1::uuid[])
+
+-- name: batches
+-- 1 ids
+UPDATE /*schema*/enqueue_batch
+SET refused_key = '(forgotten)'
+WHERE refused_for = ANY ($1::uuid[])
+
+-- name: letters
+-- 1 ids
+DELETE FROM /*schema*/operation_task
+WHERE task_id = ANY ($1::uuid[])
+
+-- name: reasons
+-- What people wrote in the audit log about these tasks. Who did what stays.
+-- 1 ids as a JSON array of texts
+UPDATE /*schema*/audit
+SET why = '(forgotten)'
+WHERE why NOT IN ('', '(forgotten)')
+    AND target IN (SELECT jsonb_array_elements_text($1::jsonb))
+
+-- name: notices
+-- 1 ids as a JSON array of texts
+DELETE FROM /*schema*/alert_notice
+WHERE about IN (SELECT jsonb_array_elements_text($1::jsonb))
+
+-- name: tenant_keys
+-- 1 tenant
+DELETE FROM /*schema*/key
+WHERE tenant = $1
+
+-- name: tenant_counters
+-- 1 tenant
+DELETE FROM /*schema*/rollup_tenant
+WHERE tenant = $1
+
+-- name: tenant_tally
+-- 1 tenant
+UPDATE /*schema*/tally
+SET tenant = ''
+WHERE tenant = $1
+
+-- name: tenant_tokens
+-- 1 tenant
+DELETE FROM /*schema*/token
+WHERE tenant = $1
+
+-- name: tenant_letters
+-- 1 tenant
+DELETE FROM /*schema*/operation_task
+WHERE tenant = $1
+
+-- name: tenant_audit
+-- 1 tenant
+UPDATE /*schema*/audit
+SET
+    tenant = CASE tenant WHEN $1 THEN '(forgotten)' ELSE tenant END,
+    target = CASE target WHEN $1 THEN '(forgotten)' ELSE target END,
+    why = CASE why WHEN '' THEN '' ELSE '(forgotten)' END
+WHERE tenant = $1
+    OR target = $1
+
+-- name: tenant_operations
+-- 1 tenant, 2 the same inside JSON
+DELETE FROM /*schema*/operation
+WHERE tenant = $1
+    OR strpos(filter, $2) > 0
+
+-- name: tenant_schedules
+-- 1 the tenant as a member of JSON
+DELETE FROM /*schema*/schedule
+WHERE strpos(task, $1) > 0
+
+-- name: tenant_notices
+-- 1 the tenant inside JSON
+DELETE FROM /*schema*/alert_notice
+WHERE strpos(body, $1) > 0
+
+-- name: tenant_alerts
+-- 1 tenant
+DELETE FROM /*schema*/alert_episode
+WHERE subject = $1
+    OR strpos(detail, $1) > 0

@@ -1,0 +1,117 @@
+-- forget: remove what other tables say of forgotten tasks and tenants. The statements made from the registry of tables
+-- delete the tasks themselves.
+
+-- name: final
+-- Those of these tasks that are final, or whose rows are gone.
+-- 1 ids: carray of 16-byte ids
+SELECT value
+FROM carray(?1)
+WHERE NOT EXISTS (SELECT 1 FROM task AS t WHERE t.id = value)
+    OR EXISTS (SELECT 1 FROM archive AS a WHERE a.task_id = value)
+    OR EXISTS (SELECT 1 FROM dead AS d WHERE d.task_id = value)
+
+-- name: groups
+-- The description of each group of failures that has one of these tasks quotes its messages.
+-- 1 ids: carray of 16-byte ids
+UPDATE failure_group
+SET shape = '(forgotten)'
+WHERE shape <> '(forgotten)'
+    AND fingerprint IN (SELECT fingerprint FROM attempt WHERE task_id IN (SELECT value FROM carray(?1)))
+
+-- name: keys
+-- 1 ids: carray of 16-byte ids
+DELETE FROM key
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: ticks
+-- 1 ids: carray of 16-byte ids
+UPDATE tick
+SET task_id = NULL
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: permits
+-- 1 ids: carray of 16-byte ids
+DELETE FROM permit
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: batches
+-- 1 ids: carray of 16-byte ids
+UPDATE enqueue_batch
+SET refused_key = '(forgotten)'
+WHERE refused_for IN (SELECT value FROM carray(?1))
+
+-- name: letters
+-- 1 ids: carray of 16-byte ids
+DELETE FROM operation_task
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: reasons
+-- What people wrote in the audit log about these tasks. Who did what stays.
+-- 1 ids as a JSON array of texts
+UPDATE audit
+SET why = '(forgotten)'
+WHERE why NOT IN ('', '(forgotten)')
+    AND target IN (SELECT value FROM json_each(?1))
+
+-- name: notices
+-- 1 ids as a JSON array of texts
+DELETE FROM alert_notice
+WHERE about IN (SELECT value FROM json_each(?1))
+
+-- name: tenant_keys
+-- 1 tenant
+DELETE FROM key
+WHERE tenant = ?1
+
+-- name: tenant_counters
+-- 1 tenant
+DELETE FROM rollup_tenant
+WHERE tenant = ?1
+
+-- name: tenant_tally
+-- 1 tenant
+UPDATE tally
+SET tenant = ''
+WHERE tenant = ?1
+
+-- name: tenant_tokens
+-- 1 tenant
+DELETE FROM token
+WHERE tenant = ?1
+
+-- name: tenant_letters
+-- 1 tenant
+DELETE FROM operation_task
+WHERE tenant = ?1
+
+-- name: tenant_audit
+-- 1 tenant
+UPDATE audit
+SET
+    tenant = CASE tenant WHEN ?1 THEN '(forgotten)' ELSE tenant END,
+    target = CASE target WHEN ?1 THEN '(forgotten)' ELSE target END,
+    why = CASE why WHEN '' THEN '' ELSE '(forgotten)' END
+WHERE tenant = ?1
+    OR target = ?1
+
+-- name: tenant_operations
+-- 1 tenant, 2 the same inside JSON
+DELETE FROM operation
+WHERE tenant = ?1
+    OR instr(filter, ?2) > 0
+
+-- name: tenant_schedules
+-- 1 the tenant as a member of JSON
+DELETE FROM schedule
+WHERE instr(task, ?1) > 0
+
+-- name: tenant_notices
+-- 1 the tenant inside JSON
+DELETE FROM alert_notice
+WHERE instr(body, ?1) > 0
+
+-- name: tenant_alerts
+-- 1 tenant
+DELETE FROM alert_episode
+WHERE subject = ?1
+    OR instr(detail, ?1) > 0
