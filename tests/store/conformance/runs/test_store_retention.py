@@ -1,4 +1,4 @@
-"""Retention by queue and by kind of data: what is removed, what stays, and what readers are then told."""
+"""Retention by queue and by kind of data: what is removed, what stays, and what readers then get."""
 
 from __future__ import annotations
 
