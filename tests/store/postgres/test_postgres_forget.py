@@ -42,7 +42,9 @@ async def test_the_bytes_are_in_no_table_file(postgres: Server) -> None:
         await store.close()
 
 
-async def test_as_the_worker_role_it_reports_that_bytes_may_be_left(store: PostgresStore, build: Build) -> None:
+async def test_as_the_worker_role_it_reports_that_bytes_may_be_left(
+    store: PostgresStore, build: Build
+) -> None:
     (task_id, _) = await canary_tasks(build)
     report = await forget(store, task_id=task_id)
     assert "only the owner" in report.not_erased
