@@ -37,6 +37,7 @@ from tidegate import (
     QueueStatus,
     RedrivenLetter,
     RetryAfter,
+    RunFinished,
     ScheduleStatus,
     SchemaError,
     StoreUnavailableError,
@@ -266,3 +267,13 @@ async def read_errors() -> None:
     except UpstreamParkedError as error:
         assert_type(error.wait_seconds, float | None)
         error.reset_at  # type: ignore[attr-defined]
+
+
+@app.on_event(RunFinished)
+def subscribed(event: RunFinished) -> None:
+    assert_type(event.seconds, float)
+    assert_type(event.task_id, str)
+
+
+@app.on_event(RunFinished)  # type: ignore[arg-type]
+def subscribed_to_another_type(event: str) -> None: ...
