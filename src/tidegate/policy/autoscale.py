@@ -1,7 +1,7 @@
 """Decides how many workers a pool should have, from its work, its run times and its upstreams' limits.
 
-More workers than an upstream allows only wait for it. So a limit that binds holds the answer down, and the
-answer says so. Work that no worker could start, because it is paused or its upstream is closed, never counts.
+Workers beyond what an upstream allows would only wait. So such a limit bounds the answer, and the answer
+names it. Work that no worker could start, because it is paused or its upstream is closed, never counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DEFAULT_TARGET_SECONDS = 60.0
 DEFAULT_BACKLOG_PER_WORKER = 100
 """Tasks per worker while no run time is known."""
 _UNKNOWN_RUN_SECONDS = 1.0
-"""How long a run counts against a rate limit while none has ended."""
+"""How long a run is assumed to take for a rate limit while no run has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class SlotLimit:
     starts_per_second: float | None = None
     """How many tasks may start per second; None for any number."""
     max_at_once: int | None = None
-    """How many may run at once; None for any number."""
+    """How many tasks may run at the same time; None for any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class WorkGroup:
     """Tasks that may start now or at the pace of their limits, and those that are due."""
     running: int = 0
     run_seconds: float | None = None
-    """How long a run took recently, on average; None if none ended."""
+    """How long a run took recently, on average; None if no run ended."""
     limits: tuple[SlotLimit, ...] = ()
     is_own: bool = True
-    """False: another pool runs them. They only use the limits up."""
+    """False if another pool runs the tasks. Then they only use part of the limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,8 @@ class PoolScaling:
     target_seconds: float = DEFAULT_TARGET_SECONDS
     """The backlog should be done within this time."""
     backlog_per_worker: int | None = None
-    """If set, each worker is to have this many tasks, however long they run; None to go by the run time."""
+    """If set, each worker is to have this many tasks, however long they run. None: compute it from the run
+    time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class ScalingDecision:
     runnable: int
     running: int
     bound: str
-    """What holds the number down: the name of a limit, or `max_workers`; empty for nothing."""
+    """What bounds the number: the name of a limit, or `max_workers`; empty if nothing does."""
     reason: str
     """The explanation, in one sentence."""
 
@@ -77,8 +78,8 @@ class ScalingDecision:
 def desired_workers(groups: Iterable[WorkGroup], scaling: PoolScaling) -> ScalingDecision:
     """Return how many workers a pool should have.
 
-    Each group gets slots to finish its tasks within `target_seconds`, no more than its limits let run, and no
-    fewer than run now: so the number falls only as tasks end.
+    Each group gets slots to finish its tasks within `target_seconds`, but no more than its limits allow, and
+    no fewer than it uses now. So the number falls only as tasks end.
     """
     every = list(groups)
     use = _LimitUse(every)
@@ -127,7 +128,10 @@ class _LimitUse:
             self._charge(group, group.running)
 
     def take(self, group: WorkGroup, wanted: int) -> tuple[int, str]:
-        """Return the slots that a group gets, and the limit that decides; its running tasks keep theirs."""
+        """Return the slots that a group gets, and the limit that decides.
+
+        Its running tasks keep their slots.
+        """
         more = wanted - group.running
         free, name = min(
             ((self._free(limit, group), limit.name) for limit in group.limits), default=(math.inf, "")

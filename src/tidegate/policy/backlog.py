@@ -1,4 +1,4 @@
-"""Sorts ready tasks: those that can run now, those that wait for a slot (*paced*), those that are *blocked*.
+"""Sorts ready tasks into tasks that can run now, tasks that wait for a slot (*paced*), and *blocked* tasks.
 
 `status`, the API's statistics, `upstreams` and `tasks why` all use this rule. The store counts the ready
 tasks of each channel and passes the counts in with its gates.
@@ -26,17 +26,17 @@ WORKERS = "workers"
 """`WaitReason.by` of tasks that no live worker runs."""
 
 UnservedReason = Callable[[str, str], str]
-"""Takes a queue and a function. Returns why no live worker runs such tasks; empty if one does."""
+"""Takes a queue and a function. Returns why no live worker runs such tasks; empty if a worker does."""
 
 
 class WaitKind(StrEnum):
     """How a ready task waits."""
 
     PACED = "paced"
-    """It waits for its slot of a rate, token or in-flight limit."""
+    """The task waits for its slot of a rate, token or in-flight limit."""
     BLOCKED = "blocked"
-    """It cannot run at all: its queue or function is paused, its gate is parked, a long window is used up, or
-    no live worker runs it."""
+    """The task cannot run at all: its queue or function is paused, its gate is parked, a long window is used
+    up, or no live worker runs it."""
 
 
 class ChannelCount(NamedTuple):
@@ -169,7 +169,7 @@ class _QueueSorter:
         self._add_reason(WaitKind.BLOCKED, channel.tasks, pause)
 
     def finished(self, now: float) -> Backlog:
-        """Return the backlog. Call this after the channels of all queues were added."""
+        """Return the backlog. Call this only after the channels of all queues were added."""
         self.backlog.waits = [
             WaitReason(kind, *_format_reason(name, by, now), tasks)
             for (kind, name), (tasks, by) in self._reasons.items()

@@ -45,7 +45,8 @@ def with_floor(delay: float, floor: float | None, rng: Rng) -> float:
     """Return the delay, raised to the wait that a server named, plus jitter.
 
     A delay above the floor stays as it is. A smaller delay becomes the floor plus up to a fifth of it, at
-    most `LARGEST_SPREAD_SECONDS`. So no task comes earlier than the server asked, and not all come at once.
+    most `LARGEST_SPREAD_SECONDS`. So no task runs earlier than the server asked, and the tasks do not all run
+    together.
 
     Args:
         delay: Seconds from `delay_seconds`.

@@ -25,7 +25,7 @@ class SlotShortage:
     run_seconds: float
     """How long a run took recently, on average."""
     needed: int
-    """The slots needed to use the limit up: runs per second × seconds per run."""
+    """The slots needed to use the whole limit: runs per second × seconds per run."""
     slots: int
     """The slots of the live workers that serve the queues of its tasks."""
 

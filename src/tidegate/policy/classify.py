@@ -25,7 +25,8 @@ from tidegate.providers.waits import LONGEST_WAIT_SECONDS, clamp_wait
 from tidegate.verdicts import Permanent, RetryAfter, Transient
 
 Classifier = Callable[[BaseException], Failure | None]
-"""A user's function that classifies an exception. None leaves it to the next; one that raises is skipped."""
+"""A user's function that classifies an exception. If it returns None or raises, the next classifier is
+asked."""
 
 _DEEPEST_GROUP = 10
 _MOST_MEMBERS = 1_000
@@ -113,7 +114,10 @@ def _classified(exc: BaseException, options: _Options, depth: int = 0) -> Classi
 def _understood(
     exc: BaseException, stated: Transient | Permanent | None, options: _Options, depth: int
 ) -> Classified:
-    """Return what the exception means before its own rules. A rule in the result is a group member's."""
+    """Return what the exception means before its own rules apply.
+
+    A rule in the result belongs to a group's member.
+    """
     if stated is not None:
         return Classified(
             _with_stated_verdict(stated, understand(exc, now=options.now, provider=options.provider))
@@ -153,7 +157,7 @@ def _with_stated_verdict(stated: Transient | Permanent, observed: Failure) -> Fa
 
 
 def _reason_stated(stated: Permanent, observed: Reason) -> Reason:
-    """Return the reason that the task gave. Without one: the reason of the error behind it, or `rejected`."""
+    """Return the reason that the task gave; otherwise that of the error behind it, or `rejected`."""
     named = peek(stated, "reason")
     found = next((reason for reason in Reason if reason == named), observed)
     return Reason.REJECTED if found is Reason.UNKNOWN else found

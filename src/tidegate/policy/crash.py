@@ -36,9 +36,9 @@ def decide_orphan(
 ) -> Outcome:
     """Return the outcome of a run whose worker is gone.
 
-    After the first crash the task runs again at once, ahead of new work; later after base, 2 × base… seconds.
-    With a crash limit of 0 (`on_crash="fail"`) the first crash or loss makes it dead, even if another task
-    caused it.
+    After the first crash the task runs again immediately, ahead of new work. After later crashes it waits
+    base, then 2 × base… seconds. With a crash limit of 0 (`on_crash="fail"`) the first crash or loss makes it
+    dead, even if another task caused it.
 
     Args:
         fence: The orphaned run.

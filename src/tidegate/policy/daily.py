@@ -1,4 +1,4 @@
-"""When something that happens once a day is due, in a time zone."""
+"""Computes when a daily event is due, in a time zone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DailyTime:
         return f"{self.hour:02}:{self.minute:02} {self.timezone}"
 
     def last_due(self, now: float) -> tuple[str, float]:
-        """Return the date and the moment at which it was due last.
+        """Return the date and the moment at which the event was due last.
 
         A time that the clock skips in spring is due at the moment it would have had without the change. One
         that the clock has twice in autumn is due the first time.
@@ -46,7 +46,7 @@ def daily_time_option(option: str, time: str, timezone: str) -> DailyTime:
     """Return the time of day.
 
     Raises:
-        OptionError: It is not written as `08:00`, or there is no such time zone.
+        OptionError: The time is not written as `08:00`, or there is no such time zone.
     """
     found = _TIME.fullmatch(time.strip())
     if found is None:

@@ -33,7 +33,7 @@ def class_name_of(exc: BaseException) -> str:
 
 
 def message_of(exc: BaseException) -> str:
-    """Return the exception's own text. Over `MESSAGE_LIMIT` characters it loses its end."""
+    """Return the exception's own text, cut after `MESSAGE_LIMIT` characters."""
     try:
         text = str.__str__(str(exc))
         return redacted_text(
@@ -46,7 +46,7 @@ def message_of(exc: BaseException) -> str:
 def traceback_of(exc: BaseException) -> str:
     """Return the traceback with causes and contexts, without local variables.
 
-    Over `TRACEBACK_LIMIT` characters its middle is cut out, and a mark shows the cut.
+    If it has more than `TRACEBACK_LIMIT` characters, its middle is cut out, and a mark shows the cut.
     """
     for form in (_full_report, _plain_frames):
         try:

@@ -1,4 +1,4 @@
-"""When the backlog of a queue clears: the estimate, and the values that it is made from."""
+"""The estimate of when the backlog of a queue clears, and the values from which it is made."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ class Drain:
     seconds: float | None = None
     """The estimate; None unless the kind is `SECONDS`."""
     constraint: str = ""
-    """What decides it: `slots`, `requests`, `in_flight`, `completions`, `gate`, `paused` or `workers`."""
+    """What decides the estimate: `slots`, `requests`, `in_flight`, `completions`, `gate`, `paused` or
+    `workers`."""
     text: str = ""
     """The constraint with its numbers, for people."""
     short_per_minute: float | None = None
     """Set if it will never drain: how many more tasks a minute arrive than the constraint lets through."""
     left_out: tuple[str, ...] = ()
-    """What is no part of the estimate, and why: blocked tasks, and those that wait for their moment."""
+    """What the estimate leaves out, and why: blocked tasks, and tasks that wait for their moment."""
 
     def __str__(self) -> str:
         return self.kind.value if self.seconds is None else format_duration(self.seconds)
@@ -68,9 +69,9 @@ class DrainChannel:
     """Ready and paced tasks."""
     running: int = 0
     oldest_at: float | None = None
-    """When the first of them became ready."""
+    """When the first of these tasks became ready."""
     run_seconds: float | None = None
-    """How long a run took lately, on average; None if none ended."""
+    """How long a run took lately, on average; None if no run ended."""
     runs_per_task: float = 1.0
     """Runs until a task is final, on average."""
     arrivals: float = 0.0
@@ -78,12 +79,15 @@ class DrainChannel:
 
     @property
     def work(self) -> float:
-        """Seconds that its tasks keep a slot busy, half of it over for those that run."""
+        """Seconds for which its tasks keep a slot busy.
+
+        For running tasks half of the time is assumed to be over.
+        """
         return (self.runnable + self.running / 2) * self.slot_seconds
 
     @property
     def slot_seconds(self) -> float:
-        """Seconds that one task keeps a slot busy, over all its runs."""
+        """Seconds for which one task keeps a slot busy, over all its runs."""
         return (self.run_seconds or 0.0) * self.runs_per_task
 
 
@@ -98,8 +102,8 @@ class DrainLimit:
     starts_per_second: float | None = None
     """How many runs may start per second; None for any number."""
     start_seconds: Callable[[int], float] | None = None
-    """Takes a number of runs. Returns the seconds until the last of them may start, if none arrive; None for
-    a steady pace that begins now."""
+    """Takes a number of runs. Returns the seconds until the last of them may start, if no new tasks arrive.
+    None means a steady pace that begins now."""
     max_at_once: int | None = None
     """How many runs may be in flight; None for any number."""
 
@@ -118,7 +122,7 @@ class DrainWorker:
 
 @dataclass(frozen=True, slots=True)
 class DrainWork:
-    """What the estimates are made from."""
+    """The data from which the estimates are made."""
 
     channels: Sequence[DrainChannel]
     limits: Sequence[DrainLimit] = ()
@@ -128,14 +132,14 @@ class DrainWork:
 
 @dataclass(frozen=True, slots=True)
 class QueueHistory:
-    """What one queue finished lately, and its tasks that are no part of the estimate."""
+    """What one queue finished lately, and its tasks that the estimate leaves out."""
 
     done: int = 0
     """Tasks that became final in `seconds`."""
     seconds: float = 0.0
     """The length of the period: ten minutes, or less for a young queue; 0 if no task ever finished."""
     done_last_minute: int = 0
-    """How many of `done` in the last 60 seconds."""
+    """How many of `done` became final in the last 60 seconds."""
     left_out: tuple[str, ...] = ()
     blocked_by: str = ""
-    """What blocks the most tasks: `gate`, `paused` or `workers`; empty for nothing."""
+    """What blocks the most tasks: `gate`, `paused` or `workers`; empty if no task is blocked."""

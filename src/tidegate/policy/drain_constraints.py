@@ -1,4 +1,4 @@
-"""What may hold queues up: each *constraint* says how fast it lets groups of tasks go.
+"""The *constraints* that may hold queues up. Each computes how fast it lets groups of tasks start.
 
 `CONSTRAINTS` is the list of them: a limit on tokens or money is one more function there.
 """
@@ -16,13 +16,13 @@ from tidegate.policy.drain import DrainChannel, DrainLimit, DrainWork, DrainWork
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How fast one constraint lets a group of tasks go, in a unit of its own: tasks, or seconds of slots."""
+    """How fast one constraint lets a group of tasks start, in its own unit: tasks, or seconds of slots."""
 
     constraint: str
     channels: Collection[DrainChannel]
-    """The tasks that share the constraint. It holds up the queues that have runnable ones among them."""
+    """The tasks that share the constraint. It holds up the queues that have runnable tasks among these."""
     load: float
-    """What the tasks need in all."""
+    """What all the tasks together need."""
     capacity: float
     """What the constraint allows per second."""
     arriving: float
@@ -31,11 +31,11 @@ class Bound:
     """What one task needs on average."""
     text: str
     extra_seconds: float = 0.0
-    """Before the first task may start, or after the last has started."""
+    """Seconds to add: before the first task may start, or after the last task has started."""
 
     @property
     def seconds(self) -> float:
-        """Seconds until the load is through; infinity if as much arrives."""
+        """Seconds until the load is done; infinity if new tasks arrive as fast."""
         left = self.capacity - self.arriving
         if self.load <= 0:
             return 0.0
@@ -43,13 +43,13 @@ class Bound:
 
     @property
     def short_per_minute(self) -> float:
-        """How many tasks a minute arrive that it does not let through."""
+        """How many more tasks a minute arrive than the constraint lets start."""
         return 60.0 * (self.arriving - self.capacity) / self.per_task
 
 
 Constraint = Callable[[DrainWork, Sequence[DrainChannel]], Iterable[Bound]]
-"""Takes the work, and the channels that share it: those that are at least as urgent as the tasks in question.
-Returns how fast the constraint lets groups of them go; nothing for groups of which too little is known."""
+"""Takes the work, and the channels that compete: those at least as urgent as the tasks in question. Returns
+how fast the constraint lets groups of them start, without groups of which too little is known."""
 
 
 def slots_of_workers(work: DrainWork, channels: Sequence[DrainChannel]) -> Iterator[Bound]:
@@ -88,7 +88,7 @@ def _slots_by_queues(workers: Sequence[DrainWorker]) -> Mapping[frozenset[str], 
 
 
 def _sharing(slots: Mapping[frozenset[str], int], queues: Collection[str]) -> Iterator[tuple[list[str], int]]:
-    """Yield groups of queues that share workers, directly or through others, with all slots of these."""
+    """Yield groups of queues that share workers, directly or through other queues, with all their slots."""
     groups: list[tuple[set[str], int]] = []
     for served, number in slots.items():
         worker = DrainWorker(served, number)
@@ -152,7 +152,7 @@ def _by(
 
 
 CONSTRAINTS: tuple[Constraint, ...] = (slots_of_workers, rate_of_limits, calls_at_once)
-"""Every constraint. Each is one function; a later limit is one more entry."""
+"""Every constraint. Each is one function. To add a limit, add a function here."""
 
 
 def per_minute(rate: float) -> str:

@@ -1,8 +1,8 @@
 """Estimates when the backlog of each queue clears, and names the constraint that decides.
 
-A queue clears when the slowest of its constraints has let its tasks through. Blocked tasks are no part of an
-estimate. Paced tasks are, at the rate of their limit. Queues that share slots or a limit share it with all
-work that is at least as urgent. New tasks arrive at the steady rate of the last minutes: a batch that was
+A queue clears when the slowest of its constraints has let its tasks through. An estimate leaves out blocked
+tasks, and includes paced tasks at the rate of their limit. Queues that share slots or a limit share them with
+all work that is at least as urgent. New tasks arrive at the steady rate of the last minutes: a batch that was
 just enqueued is backlog, not a rate.
 """
 
@@ -20,9 +20,9 @@ BUSY_SECONDS = 60.0
 """A queue whose oldest runnable task has waited this long was never empty in the last minute. So what it
 finished in that minute is what it can finish."""
 STUCK_SECONDS = 600.0
-"""A queue of which nothing finished or ran while a task waited this long does not move."""
+"""A queue is stuck if a task has waited this long and no task of the queue finished or ran meanwhile."""
 _MEASURED_SHARE = 0.8
-"""What was finished decides only if it is less than this share of what the constraints allow."""
+"""The measured rate decides only if it is less than this share of the rate that the constraints allow."""
 _IGNORED_MINUTES = 2
 """The busiest minutes of enqueues are no part of the steady rate: they are batches."""
 
@@ -47,7 +47,7 @@ def estimate_drains(work: DrainWork, histories: Mapping[str, QueueHistory]) -> d
 
 
 class _Bounds:
-    """What holds up the tasks of one priority, and all that are more urgent.
+    """The bounds for the tasks of one priority and of all more urgent priorities.
 
     Args:
         work: The work.
@@ -65,11 +65,11 @@ class _Bounds:
                 self._limited.update(map(id, bound.channels))
 
     def of(self, queue: str) -> list[Bound]:
-        """Return what holds a queue up."""
+        """Return the bounds that hold a queue up."""
         return self._by_queue.get(queue, [])
 
     def is_limited(self, channel: DrainChannel) -> bool:
-        """Return whether a limit of its upstream or function says how fast a channel goes."""
+        """Return whether a limit of its upstream or function decides how fast a channel's tasks start."""
         return id(channel) in self._limited
 
 
@@ -80,7 +80,7 @@ def _least_urgent(channels: Sequence[DrainChannel]) -> int:
 def steady_rate(counts: Sequence[int]) -> float:
     """Return how many tasks arrive per second, from the counts of full minutes; 0 for few minutes.
 
-    The busiest minutes are left out, so that a batch of many tasks is no rate.
+    The busiest minutes are left out, so that a batch of many tasks does not count as a rate.
     """
     kept = sorted(counts)[: max(0, len(counts) - _IGNORED_MINUTES)]
     return sum(kept) / (60.0 * len(kept)) if kept else 0.0
@@ -130,7 +130,7 @@ def _drain(bound: Bound, history: QueueHistory) -> Drain:
 def _measured(work: DrainWork, own: Sequence[DrainChannel], history: QueueHistory) -> Bound:
     """Return the bound by what the queue finished in the last minute or ten minutes, whichever is faster.
 
-    Otherwise a queue that was idle or blocked before would seem slow.
+    With the longer period alone, a queue that was idle or blocked before would seem slow.
     """
     lately = history.done_last_minute / min(60.0, max(1.0, history.seconds))
     rate = max(history.done / max(1.0, history.seconds), lately)
@@ -146,7 +146,7 @@ def _was_busy(work: DrainWork, own: Sequence[DrainChannel]) -> bool:
 
 
 def _is_stuck(work: DrainWork, own: Sequence[DrainChannel]) -> bool:
-    """Return whether tasks of a queue have waited for ten minutes while none of it runs."""
+    """Return whether tasks of a queue have waited for ten minutes while no task of the queue runs."""
     return _waited_seconds(work, own) >= STUCK_SECONDS and not any(channel.running for channel in own)
 
 

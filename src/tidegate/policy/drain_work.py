@@ -1,4 +1,4 @@
-"""Builds what drain estimates are made from, out of counts and gates that the store read."""
+"""Builds the input of drain estimates from counts and gates that the store read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.policy.drain import DrainChannel, DrainLimit, DrainWork, DrainWork
 from tidegate.policy.drain_estimate import steady_rate
 
 MINUTES = 10
-"""Full minutes whose enqueues make the rate of arrivals."""
+"""How many full minutes of enqueues the rate of arrivals is computed from."""
 
 Name = tuple[str, str, str]
 """Queue, upstream and function."""
@@ -30,7 +30,7 @@ class RunTimes:
     seconds: float = 0.0
     runs: int = 0
     ends: int = 0
-    """Tasks that became final with them."""
+    """How many tasks became final with these runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _Blocks:
     rows: Mapping[tuple[GateKind, str], GateRow] = field(default_factory=dict)
 
     def passed(self, upstream: str, function: str) -> list[GateRow]:
-        """Return the gates that such tasks must pass."""
+        """Return the gates that tasks of this upstream and function must pass."""
         keys = (GateKind.UPSTREAM, upstream), (GateKind.FUNCTION, function)
         return [self.rows[key] for key in keys if key[1] and key in self.rows]
 
@@ -82,7 +82,7 @@ class _Blocks:
 
 
 def build_drain_work(counts: DrainCounts) -> DrainWork:
-    """Return the work that is not blocked, with the limits and workers that it meets."""
+    """Return the work that is not blocked, with the limits and workers that set its pace."""
     blocks = _Blocks(counts, {(row.kind, row.name): row for row in counts.gate_rows})
     found: dict[tuple[str, str, str, int], _Channel] = {}
     for ready in counts.ready:
@@ -102,7 +102,10 @@ def build_drain_work(counts: DrainCounts) -> DrainWork:
 def _add_arrivals(
     counts: DrainCounts, found: dict[tuple[str, str, str, int], _Channel], blocks: _Blocks
 ) -> None:
-    """Add new tasks per second to the most urgent channel of their name: no priority is counted."""
+    """Add new tasks per second to the most urgent channel of their name.
+
+    Enqueued tasks are not counted by priority.
+    """
     last = int(counts.now // 60)
     for name, by_minute in counts.enqueued.items():
         rate = steady_rate([by_minute.get(minute, 0) for minute in range(last - MINUTES, last)])

@@ -1,4 +1,4 @@
-"""Decide what becomes of the ticks of a schedule that are due: fired, queued, skipped or missed."""
+"""Decide which due ticks of a schedule are fired, queued, skipped or missed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tidegate.policy.ticks import count_ticks, latest_ticks, next_tick, ticks_af
 ON_TIME_SECONDS = 15.0
 """A tick that is decided this soon after its moment fires as usual. After that it counts as missed.
 
-It is enough for another process to take over from one that died, and less than the shortest step of cron.
-"""
+This gives another process time to take over from one that died, and is less than the shortest step of
+cron."""
 MOST_COUNTED = 1_000
 """A record of missed ticks counts at most this many: each one that is counted costs a step of cron."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecidedTick:
-    """What becomes of one tick, or of several that were missed."""
+    """The decision about one tick, or about several missed ticks."""
 
     at: float
     """The planned moment; for several ticks, that of the first."""
@@ -35,12 +35,12 @@ class DecidedTick:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of the due ticks of a schedule."""
+    """The decision about the due ticks of a schedule."""
 
     ticks: tuple[DecidedTick, ...]
-    """In order. A tick that was queued before and stays queued is not among them."""
+    """The decided ticks, in order, without ticks that were queued before and stay queued."""
     next_at: float | None
-    """The first tick after them; None if there is none."""
+    """The first tick that is not due yet; None if there is none."""
 
 
 def decide_due_ticks(
@@ -97,7 +97,7 @@ def _just_before(at: float) -> float:
 
 
 def _catch_up(rule: ScheduleRule, next_at: float, now: float) -> tuple[list[DecidedTick], list[float]]:
-    """Return what is recorded as missed, and the missed ticks that fire late, in order."""
+    """Return the record of missed ticks, and the missed ticks that fire late, in order."""
     before = now - ON_TIME_SECONDS
     last = _latest(rule, next_at, before)
     if last is None:
@@ -157,7 +157,7 @@ def _apply_overlap(
     *,
     is_busy: bool,
 ) -> list[DecidedTick]:
-    """Return what becomes of the ticks that may fire, oldest first, given the tasks before them."""
+    """Return the decisions about ticks that may fire, oldest first, considering unfinished earlier tasks."""
     decided = []
     room = rule.most_queued
     for at, reason in candidates:

@@ -19,7 +19,7 @@ HOLDERS = {
     "upstream": "the retry budget of its upstream",
     "system": "the retry budget of the system",
 }
-"""What holds a retry back after its planned time, by the name that the store keeps."""
+"""Texts for what holds a retry back after its planned time, by the name that the store keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class WaitingTask:
     is_declared: bool
     """Whether some application that ran here declares its function."""
     held_until_at: float | None = None
-    """Until when it is held back after `due_at`; None if it is not held back."""
+    """Until when the task is held back after `due_at`; None if it is not held back."""
     held_by: str = ""
-    """What holds it back: one of `HOLDERS`; empty if nothing does."""
+    """What holds the task back: one of `HOLDERS`; empty if nothing does."""
     pauses: Pauses = NO_PAUSES
     """The paused queues and functions."""
 

@@ -1,4 +1,6 @@
-"""The state of a group of failures: open, resolved or muted. It follows from a mark and from the last death.
+"""The state of a group of failures: open, resolved or muted.
+
+It is computed from a mark and from the last death.
 
 Nothing is written when a task dies: a group that was resolved is open again because its last death came after
 that.
@@ -14,7 +16,7 @@ class FailureState(StrEnum):
 
     OPEN = "open"
     RESOLVED = "resolved"
-    """A person has said so, and no task has died of it since."""
+    """A person has marked the group as resolved, and no task has died of it since."""
     MUTED = "muted"
     """Its deaths are counted, and nobody is alerted."""
 

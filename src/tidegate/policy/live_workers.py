@@ -1,4 +1,4 @@
-"""Decides whether a live worker can run a task: one must serve its queue and declare its function."""
+"""Decides whether a live worker can run a task: the worker must serve its queue and declare its function."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LiveWorkers:
     workers: Sequence[LiveWorker]
 
     def unserved(self, queue: str, function: str) -> str:
-        """Return why no live worker runs such tasks, and what to do; empty if one does."""
+        """Return why no live worker runs such tasks, and what to do; empty if a worker does."""
         if not self.workers:
             return f"nothing serves the queue {queue}: no live worker; start one: tidegate worker MODULE:APP"
         serving = [worker for worker in self.workers if worker.serves(queue)]

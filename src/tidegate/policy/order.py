@@ -108,4 +108,4 @@ class Shares:
 
 
 _ROUNDING = 1e-9
-"""Makes ten times 0.1 count as one whole slot."""
+"""Added before rounding down, so that ten times 0.1 counts as one whole slot."""

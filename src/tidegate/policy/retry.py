@@ -31,8 +31,8 @@ PARK_SECONDS = 60.0
 """The wait after a rate limit or overload without a named wait, for a task without an upstream."""
 
 LIMITS_IN_A_ROW = 3
-"""For this many rate limits only the gate decides how long a task waits. After more, its own backoff applies
-too: the task may be at fault, and its gate may flow for all others."""
+"""For this many rate limits only the gate decides how long a task waits. After more, the task's own backoff
+applies too: the task may be at fault, and its gate may flow for all others."""
 
 INVALID_OUTPUT_RULE = Rule(Reason.INVALID_OUTPUT, attempts=2)
 """The default rule for invalid output. A model that is asked once more, with the reason, may answer in the
@@ -217,7 +217,7 @@ def _uncharged_seconds(
         return with_floor(delay_seconds(terms.backoff, parks, rng), failure.wait_seconds, rng)
     if failure.wait_seconds is None:
         return with_floor(terms.park_seconds, terms.park_seconds, rng)
-    if failure.wait_seconds == 0:  # a retry at once is allowed, but not in a tight loop
+    if failure.wait_seconds == 0:  # an immediate retry is allowed, but not in a tight loop
         return min(terms.park_seconds, delay_seconds(terms.backoff, parks, rng))
     return with_floor(0.0, failure.wait_seconds, rng)
 
@@ -291,7 +291,7 @@ def decide_requested_retry(
 
 
 def spent(fence: Fence, max_attempts: int, counters: Counters) -> Dead | None:
-    """Return the outcome of a task without attempts left, before its run begins; None if it may begin.
+    """Return the outcome of a task without attempts left, before its run begins; None if the run may begin.
 
     Only interrupted runs cause this, because the code that releases a run does not know `max_attempts`.
     """

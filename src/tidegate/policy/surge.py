@@ -33,11 +33,11 @@ DAYS = 14
 LEAST_DAYS = 3
 """With fewer days, the hours before are compared instead."""
 HOURS = 24
-"""How many hours before these are."""
+"""How many hours before the period are compared then."""
 LEAST_DEATHS = 5
 """Fewer deaths are never a surge. The paper has the same number."""
 LEAST_FACTOR = 2.0
-"""A rise by less is no surge, even where counts are so large that chance does not explain it."""
+"""A rise by a smaller factor is no surge, even if counts are so large that chance does not explain it."""
 BOUND = 3.29
 """Standard deviations of the limit: chance alone passes it once in 2,000 looks."""
 _PERIODS_TO_TRIM = 5
@@ -54,7 +54,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Deaths:
-    """What died and what ended in one period."""
+    """How many tasks died, and how many ended, in one period."""
 
     minutes: float
     deaths: int
@@ -80,7 +80,7 @@ class SurgeComparison:
     now: float
     """Deaths, or deaths per ended task."""
     expected: float | None = None
-    """The same by the baseline; None without one."""
+    """The expected value of `now` by the baseline; None without a baseline."""
     limit: float | None = None
     """A surge begins here; None without a baseline. A share cannot reach a limit above 1."""
     factor: float | None = None
@@ -97,12 +97,12 @@ class Surge:
 
     @property
     def surges(self) -> bool:
-        """In count, in share, or both."""
+        """Whether deaths surge in count, in share, or in both."""
         return self.count.surges or self.share.surges
 
     @property
     def why(self) -> str:
-        """One sentence for people, which names both numbers."""
+        """A sentence for people that names both numbers."""
         return f"{self.count.why}; {self.share.why}"
 
 
@@ -138,11 +138,11 @@ def baseline_windows(now: int, minutes: int, known_since: int | None) -> Baselin
 
 
 def find_surge(now: Deaths, earlier: Sequence[Deaths], baseline: str) -> Surge:
-    """Compare a period with the earlier ones of its baseline.
+    """Compare a period with the earlier periods of its baseline.
 
     Args:
         now: The present period.
-        earlier: The earlier periods, in any order. One without deaths counts too.
+        earlier: The earlier periods, in any order. A period without deaths counts too.
         baseline: Name of the baseline, for the sentences.
     """
     ended = max(now.ended, now.deaths)

@@ -22,7 +22,8 @@ from tidegate.domain.schedule import ScheduleRule
 
 LONGEST_INTERVAL_SECONDS = 366 * 86_400
 _LOOK_BACK_SECONDS = (120.0, 7_200.0, 2 * 86_400.0, 32 * 86_400.0, 370 * 86_400.0, 9 * 366 * 86_400.0)
-"""How far back the latest ticks are looked for, in turn: frequent and rare rules both take few steps."""
+"""How far back the latest ticks are searched, tried in turn, so that frequent and rare rules both take few
+steps."""
 
 _ALIASES = {
     "@yearly": "0 0 1 1 *",
@@ -43,7 +44,7 @@ def cron_option(option: str, text: str) -> str:
     """Return a cron expression in its stored form: five fields, separated by one space.
 
     Raises:
-        OptionError: It is not one, or no date matches it.
+        OptionError: The text is not a cron expression, or no date matches it.
     """
     from cronsim import CronSim, CronSimError
 
@@ -132,7 +133,7 @@ def zone(name: str) -> tzinfo:
     """Return a time zone.
 
     Raises:
-        OptionError: This machine does not have it.
+        OptionError: This machine does not have the zone.
     """
     if name == "UTC":
         return UTC
@@ -199,7 +200,7 @@ class PreviewedTick:
     local: datetime
     """The same moment in the rule's time zone."""
     mark: str = ""
-    """What a change of the clocks does to it; empty if nothing."""
+    """What a change of the clocks does to the tick; empty if it has no effect."""
 
 
 def preview(rule: ScheduleRule, after: float, count: int) -> list[PreviewedTick]:

@@ -1,4 +1,4 @@
-"""Groups the work of a pool by the limits it meets, for autoscaling."""
+"""Groups the work of a pool by the limits that apply to it, for autoscaling."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class ChannelWork:
     """Ready tasks, and tasks that are due."""
     running: int = 0
     run_seconds: float | None = None
-    """How long a run took lately, on average; None if none ended."""
+    """How long a run took lately, on average; None if no run ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """All tasks that workers run or could run, and the gates and pauses that they meet."""
+    """All tasks that workers run or could run, and the gates and pauses that hold them back."""
 
     channels: Sequence[ChannelWork]
     gate_rows: Sequence[GateRow]
@@ -41,10 +41,10 @@ class Work:
 
 
 def work_groups(work: Work, queues: Collection[str]) -> list[WorkGroup]:
-    """Return the work by the limits it meets.
+    """Return the work, grouped by the limits that apply to it.
 
-    Of tasks that are paused or whose upstream is closed only the running ones count. A task that no live
-    worker serves counts: the pool may have no worker at all now.
+    Tasks that are paused, or whose upstream is closed, count only while they run. A task that no live worker
+    serves counts, because the pool may have no worker at all now.
 
     Args:
         work: What the store counted.
@@ -71,7 +71,7 @@ def work_groups(work: Work, queues: Collection[str]) -> list[WorkGroup]:
 
 
 def _run_seconds(channel: ChannelWork, passed: Sequence[GateRow]) -> float | None:
-    """Return how long a run took: of the channel, else of its upstream."""
+    """Return how long a run of the channel took; if none ended, how long a run of its upstream took."""
     if channel.run_seconds is not None:
         return channel.run_seconds
     learned = (row.gate for row in passed if row.gate.learned_rate.counted_at > 0)

@@ -98,7 +98,7 @@ def apply_each(
 
 
 def find_table(db: apsw.Connection, task: bytes | None) -> str | None:
-    """Return the table or the waiting state a task is in; None if there is no such task."""
+    """Return the table or the waiting state in which a task is; None if there is no such task."""
     found: str | None = query.value(db, _ACTION["where"], (task,))
     return found
 

@@ -1,4 +1,4 @@
-"""Enqueues too large for one transaction: stored in parts, committed at once, released in small steps."""
+"""Enqueues too large for one transaction: stored in parts, committed together, released in small steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RELEASE = load("release_batches")
 _DROP_BATCH = load("drop_batch")
 
 _PAGE = 5_000
-"""Rows read into memory at once."""
+"""How many rows are read into memory together."""
 
 
 @dataclass(frozen=True, slots=True)

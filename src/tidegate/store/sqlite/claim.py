@@ -55,7 +55,7 @@ class Channel(NamedTuple):
 
 
 def precheck(db: apsw.Connection, now: float, request: ClaimRequest) -> ClaimResult | None:
-    """Return the result of a claim that can take nothing; None if there is something to take."""
+    """Return the result of a claim that can take no task; None if there is a task to take."""
     if not _is_alive(db, request.worker_id):
         return ClaimResult((), is_alive=False)
     claim_limits = _ClaimLimits(_load_gate_checks(db, now))
@@ -154,7 +154,7 @@ def _walk(
     at_most: int,
     claim_limits: _ClaimLimits,
 ) -> list[_Candidate]:
-    """Return the first tasks this process can run, of one priority or any, by one scan of all channels."""
+    """Return the first tasks this process can run, of one or every priority, by one scan of all channels."""
     closed = claim_limits.closed()
     named = [
         query.names_array(names)
@@ -165,7 +165,7 @@ def _walk(
 
 
 def _choose(db: apsw.Connection, request: ClaimRequest, claim_limits: _ClaimLimits) -> dict[bytes, Admission]:
-    """Return the ids to take, in order, with what the limits grant each."""
+    """Return the ids to take, in order, each with the slot that the limits grant it."""
     channels = _known_channels(db, request)
     candidates: dict[Priority, Iterator[_Candidate]] = {}
     taken = dict.fromkeys(PRIORITIES, 0)
@@ -190,7 +190,7 @@ def _choose(db: apsw.Connection, request: ClaimRequest, claim_limits: _ClaimLimi
 
     apportion(
         request.slots, request.reserved, found
-    )  # it takes all that it asks for, so what is found is chosen
+    )  # the slots are enough for all found tasks, so all of them are chosen
     return chosen
 
 
@@ -240,7 +240,9 @@ def _charge(
 
 
 class _ClaimLimits:
-    """The gate checks of this claim, and which of them held tasks back. Without gates it costs nothing.
+    """The gate checks of this claim, and which of them held tasks back.
+
+    It costs nothing if there are no gates.
 
     Args:
         gate_checks: The checks of all gates; None if the store has no gate.

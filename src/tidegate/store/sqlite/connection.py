@@ -20,7 +20,8 @@ _NETWORK = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "lustre", "gluste
 _DOUBTFUL = (
     "acfs", "beegfs", "drvfs", "gfs2", "gpfs", "ocfs2", "orangefs", "pvfs2", "vmhgfs", "virtiofs", "wslfs"
 )  # fmt: skip
-"""Shared by several machines, or by a guest and its host. Locks and maps work on some of them only."""
+"""File systems shared by several machines, or by a guest and its host. Locks and maps work on only some of
+them."""
 _LOCAL_FUSE = ("fuseblk", "fusectl")
 _MOUNTS = Path("/proc/self/mountinfo")
 
@@ -73,7 +74,7 @@ def connect(
             check(db)
         # Plans depend on the statement alone, not on values. So the plans that tests check are the real ones.
         db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        # A misspelt column is an error, not a string.
+        # With this setting a misspelt column is an error, not a string.
         db.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
         _use_wal(db, busy_seconds)
         for pragma in _PRAGMAS:

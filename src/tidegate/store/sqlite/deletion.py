@@ -20,7 +20,7 @@ def delete_tasks(db: apsw.Connection, tasks: tuple[bytes, ...]) -> None:
 
 
 def undo_enqueue(db: apsw.Connection, tasks: tuple[bytes, ...]) -> None:
-    """Delete one or more tasks that no worker runs, with their keys, as if they had not been enqueued."""
+    """Delete one or more tasks that no worker runs, with their keys, as if they had never been enqueued."""
     array = query.array(tasks)
     for statement in _UNDO:
         db.execute(statement, (array,))

@@ -27,7 +27,7 @@ class StorableTask(NamedTuple):
     id: bytes
     task: NewTask
     due_at: float | None
-    """When the task becomes ready; None if at once."""
+    """When the task becomes ready; None if it is ready now."""
 
 
 def enqueue(db: apsw.Connection, now: float, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
@@ -70,7 +70,7 @@ def prepare(now: float, tasks: Sequence[NewTask]) -> list[StorableTask]:
 
 
 def stored(db: apsw.Connection, found: Sequence[bytes]) -> set[bytes]:
-    """Return the ids among these that are stored already."""
+    """Return which of these ids are stored already."""
     if not found:
         return set()
     return {task_id for (task_id,) in query.rows(db, _SQL["stored"], (query.array(tuple(found)),))}

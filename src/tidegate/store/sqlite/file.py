@@ -23,7 +23,7 @@ log = logging.getLogger("tidegate.store")
 class FileLocation:
     """Where the store's file is, and whether it was seen there. All connections of a process share it.
 
-    Once seen, a file that vanished is not created again: a new one would hide that tasks were lost.
+    A file that was seen and has vanished is not created again: a new file would hide that tasks were lost.
     """
 
     def __init__(self, path: Path) -> None:
@@ -131,7 +131,7 @@ class DatabaseFile:
         if not self._location.was_seen:
             connection.check_build()
             connection.check_place(self.path)
-        # Checked first: a process that creates the database file creates this one after it.
+        # This file is checked first: a process that creates the database file creates this file after it.
         was_here = self.lock.path.exists()
         if was_here and is_half_restored(self.lock.read(), stat_of(str(self.path))):
             raise half_restored(str(self.path))
@@ -179,7 +179,7 @@ class DatabaseFile:
         self._location.was_refused = False
 
     def _make_file(self, was_here: bool) -> None:
-        """Create an empty file and log it: if there was one before, someone will miss its tasks.
+        """Create an empty file and log this: if there was a file before, its tasks are missing.
 
         Raises:
             StoreUnavailableError: The log of the earlier file still has commits, which SQLite would delete.

@@ -36,13 +36,14 @@ FOLD_PAGES = 1_000
 _SALT = slice(16, 24)
 """The bytes of the log's header that change when the log restarts. https://sqlite.org/fileformat.html, 4.1"""
 INDEX_LOCKS = (9, 120)
-"""How many bytes of the log's index SQLite locks, and from which offset. Every open connection holds a
-shared lock on the last one. https://sqlite.org/walformat.html, 2.3"""
+"""How many bytes of the log's index SQLite locks, and from which offset. Every open connection holds a shared
+lock on the last of these bytes. https://sqlite.org/walformat.html, 2.3"""
 _in_use: Counter[int] = Counter()
 """How many connections of this process use a log's index, by its inode. If the process opened and closed
 such a file, it would lose all its locks on it."""
 _closing = threading.Lock()
-"""Held while a connection of this process is closed, so that the last one knows that it is the last."""
+"""Held while a connection of this process is closed, so that the last connection knows that it is the
+last."""
 
 
 class Identity:
@@ -161,7 +162,7 @@ class Identity:
     # --- using ---
 
     def require_same_files(self, db: apsw.Connection) -> None:
-        """Check that the files are those that this connection opened. Called outside of transactions.
+        """Check that the files are the ones that this connection opened. Called outside of transactions.
 
         Raises:
             StoreUnavailableError: A file was deleted or replaced. Do not read or write here.
@@ -180,7 +181,7 @@ class Identity:
         return (files.modified_ns, files.size) == self._good
 
     def locked(self, db: apsw.Connection) -> None:
-        """Check again once the lock is held, and update the record.
+        """Check the files again once the lock is held, and update the record.
 
         Raises:
             StoreUnavailableError: The file was deleted or replaced.
@@ -227,7 +228,7 @@ class Identity:
         self.locked(db)
         self._mark_folding()
         try:
-            with suppress(apsw.BusyError):  # another program does the same
+            with suppress(apsw.BusyError):  # another program makes a checkpoint now
                 db.wal_checkpoint(mode=mode)
         finally:
             self.write(db)
@@ -239,7 +240,8 @@ class Identity:
 
         When the last connection of all processes closes, SQLite copies the log into the file and deletes it,
         by name. This method prevents that if the log of that name, or the file's content, does not belong to
-        this connection. If another process holds the lock, it has a connection, so this one is not the last.
+        this connection. If another process holds the lock, that process has a connection, so this is not the
+        last.
         """
         with _closing, self._lock.held_if_free() as is_held:
             is_ours = is_held and self._may_fold_at_close(db)
@@ -253,7 +255,7 @@ class Identity:
                 self._lock.write(before if stat_of(f"{self.real}-wal") else b"")
 
     def forget(self) -> None:
-        """Forget the connection: it is closed, or belongs to the parent of this forked child."""
+        """Forget the connection, which is closed or belongs to the parent of this forked child."""
         if self._opened is not None:
             _in_use[self._opened.log_index] -= 1
             self._opened = None
@@ -266,7 +268,7 @@ class Identity:
         if log is None or index is None or (log.st_ino, index.st_ino) != (opened.log, opened.log_index):
             return False
         if file is None or file.st_ino != opened.file:
-            return False  # SQLite would not do it either: the file was moved
+            return False  # SQLite would not copy the log either, because the file was moved
         with suppress(StoreUnavailableError, apsw.Error):
             return self._is_explained(db)
         return False
@@ -296,7 +298,7 @@ class Identity:
         """Raise unless the file's content matches the record, or a checkpoint explains the difference."""
         if self._is_explained(db):
             return
-        # A process that is making a checkpoint holds the lock; after it the record is right.
+        # A process that is making a checkpoint holds the lock. When it has ended, the record is right.
         with self._lock.held():
             if not self._is_explained(db):
                 raise replaced(self._name, "its content was overwritten by another program")
@@ -316,7 +318,7 @@ class Identity:
     def _is_of_this_boot(self, record: FileRecord) -> bool:
         """Whether the record was written since the system started.
 
-        Then no power failure can have lost a later one.
+        If so, no power failure can have lost a later record.
         """
         return record.boot == boot_id() and (record.boot != "" or self._opened is not None)
 
@@ -329,7 +331,7 @@ class Identity:
 
     def _record(self) -> FileRecord | None:
         text = self._lock.read()
-        if text != self._read_text:  # rare: it changes with each checkpoint
+        if text != self._read_text:  # rare, since the record changes with each checkpoint
             self._read_text, self._read_record = text, FileRecord.parsed(text)
         return self._read_record
 
@@ -347,7 +349,7 @@ class Identity:
 
 @contextmanager
 def _nobody_uses(index: Path) -> Iterator[bool]:
-    """Hold the locks on a log's index during the block, unless a connection has one; yield whether held."""
+    """Hold the locks on a log's index in the `with` block if no connection has one; yield whether held."""
     found = stat_of(str(index))
     if found is None or _in_use[found.st_ino]:
         yield found is None

@@ -37,7 +37,8 @@ class FileRecord:
     """The record in the side file about a database file and its log."""
 
     boot: str
-    """Id of the system start in which it was written. After a power failure it can be older than the file."""
+    """Id of the system start in which the record was written. After a power failure it can be older than the
+    file."""
     files: FileStats
     frames: int
     folded: int
@@ -58,7 +59,7 @@ class FileRecord:
 
     @classmethod
     def parsed(cls, text: bytes) -> FileRecord | None:
-        """Return the record in a line; None if it has none, as in older versions."""
+        """Return the record in a line; None if the line has no record, as in older versions."""
         fields = text.decode(errors="replace").split()
         if len(fields) != 12 or fields[0] != _VERSION:
             return None

@@ -1,8 +1,8 @@
 """Write the outcomes of runs: successes in bulk, all others one by one.
 
-A batch that fails because of its content is halved until the bad outcome is alone. That one is written with a
-placeholder for the part that cannot be stored. So bad content of one task does not block its batch, and the
-task does not stay `running` for ever.
+A batch that fails because of its content is halved until the bad outcome is alone. That outcome is written
+with a placeholder for the part that cannot be stored. So bad content of one task does not block its batch,
+and the task does not stay `running` for ever.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CONTENT_ERRORS = (
 """The errors of a statement with a value that cannot be stored."""
 
 _NULL = (b"null", CODEC)
-"""A result that is stored as no row."""
+"""A result for which no row is stored."""
 
 
 def finish(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
@@ -72,7 +72,7 @@ def _in_halves(
 def _write(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
     tasks = [ids.blob_or_none(outcome.fence.task_id) or b"" for outcome in outcomes]
     if len(set(tasks)) < len(tasks):
-        # The same run is twice in one batch: the second must see what the first wrote.
+        # The same run is twice in one batch: the second outcome must see what the first one wrote.
         return [status for outcome in outcomes for status in _write(db, now, [outcome])]
     totals, deaths = RollupTotals(), DeathTotals()
     statuses: list[FinishStatus | None] = [None] * len(outcomes)
@@ -117,7 +117,7 @@ def _succeed(
     statuses: list[FinishStatus | None],
     hooked: list[EndedTask],
 ) -> None:
-    """Write all successes whose run is the current one, set their statuses, and add those with a hook."""
+    """Write all successes whose run is the current one, set their statuses, and add tasks with a hook."""
     if not positions:
         return
     current = _current(db, tuple([tasks[position] for position in positions]))

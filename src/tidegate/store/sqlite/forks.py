@@ -19,7 +19,7 @@ _QUIET_SECONDS = 5.0
 
 
 class ForkAware(Protocol):
-    """Something with threads and connections."""
+    """An object that has threads and connections."""
 
     def quiet_locks(self) -> list[threading.Lock]:
         """Return the locks held while SQLite is at work."""

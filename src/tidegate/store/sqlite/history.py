@@ -19,7 +19,7 @@ _DEATHS = load("deaths")
 _SQL = load("compact_history")
 
 _FOLD_ROWS = 5_000
-"""Rows of the tally in one transaction: it holds the write lock for some ten milliseconds."""
+"""How many rows of the tally one transaction folds. It holds the write lock for some ten milliseconds."""
 
 _FOLD = (
     "fold",
@@ -38,11 +38,12 @@ _OLD = (
     (DAY_STEP, _SQL, ("old_hours", "old_time_hours")),
     (DAY_STEP, _DEATHS, ("old_hours",)),
 )
-"""What deletes the rows that each step makes superfluous: the sums of longer periods are made by the fold."""
+"""The statements that delete rows after each step: the fold has already added them to sums of longer
+periods."""
 
 
 def precheck_compact(db: apsw.Connection, now: float) -> int | None:
-    """Return 0 if there is nothing to fold and no counter is old enough; None otherwise."""
+    """Return 0 if there is no count to fold and no counter old enough to compact; None otherwise."""
     has_work = (
         query.value(db, _SQL["last_folded"], (1,)) is not None
         or any(_next_period(db, now, step) is not None for step in DEATH_STEPS)
@@ -59,7 +60,7 @@ def precheck_compact(db: apsw.Connection, now: float) -> int | None:
 def compact(db: apsw.Connection, now: float, limit: int) -> int:
     """Fold, then compact about `limit` rows, the oldest first; return how many were summed or deleted.
 
-    If there is more to fold, the answer is `limit`.
+    If more counts wait to be folded, the result is `limit`.
     """
     if _fold(db) == _FOLD_ROWS:
         return limit
@@ -81,7 +82,7 @@ def compact(db: apsw.Connection, now: float, limit: int) -> int:
 
 
 def _fold(db: apsw.Connection) -> int:
-    """Fold the oldest rows of the tally; return how many."""
+    """Fold the oldest rows of the tally; return how many rows were folded."""
     last = query.value(db, _SQL["last_folded"], (_FOLD_ROWS,))
     if last is None:
         return 0

@@ -1,7 +1,7 @@
-"""Run the store's work at once on the caller's thread, for simulations and tests.
+"""Run the store's work directly on the caller's thread, for simulations and tests.
 
-Sessions and transactions are the same as in production. But a call returns at once, without threads or a real
-clock, so a run under a virtual clock repeats exactly.
+Sessions and transactions are the same as in production. But a call does its work before it returns, without
+threads or a real clock, so a run under a virtual clock can be repeated exactly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 class InlineRunner:
-    """Does each call at once. Runners of one file in one process wake each other after a commit.
+    """Does the work of each call directly. Runners of one file in one process wake each other after a commit.
 
     Args:
         path: The database file.
@@ -46,7 +46,7 @@ class InlineRunner:
         self._changed_at = -math.inf
         self._seen_changes: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._waiters: dict[asyncio.Future[None], None] = {}
-        """In the order they were added: a set would wake them in another order each run."""
+        """In the order in which they were added. A set would wake them in another order in each run."""
         self._listeners = _by_path.setdefault(path.absolute(), WeakValueDictionary())
         self._listeners[next(_numbers)] = self
 

@@ -21,7 +21,7 @@ class Mode(Enum):
     READ = "read"
     """One snapshot, no lock."""
     WRITE = "write"
-    """A part of a write transaction."""
+    """A write transaction, which it may share with other jobs."""
     BARE = "bare"
     """A connection outside any transaction, without a schema check: for upgrade and upkeep."""
 
@@ -34,7 +34,7 @@ class Job(Generic[T]):
         mode: The transaction it needs.
         precheck: Called first, in a snapshot without the write lock. If it returns a value other than None,
             that is the job's result and the work is not done. For work that mostly finds nothing to do.
-        expires_at: When a job that has not begun is abandoned, by the monotonic clock.
+        expires_at: The moment, by the monotonic clock, at which the job is abandoned if it has not begun.
     """
 
     __slots__ = ("_taken", "error", "expires_at", "mode", "precheck", "value", "work")
@@ -49,7 +49,7 @@ class Job(Generic[T]):
         self._taken = threading.Lock()
 
     def take(self) -> bool:
-        """Take the job, to begin or to abandon it; return True for the first caller only."""
+        """Take the job, to begin or to abandon it; return True only to the first caller."""
         return self._taken.acquire(blocking=False)
 
     @property

@@ -16,7 +16,7 @@ _SQL = load("keys")
 
 @dataclass(frozen=True, slots=True)
 class WantedNames:
-    """The names one task wants to hold."""
+    """The key and the unique name that one task wants to hold."""
 
     task: bytes
     tenant: str
@@ -25,13 +25,14 @@ class WantedNames:
     key_seconds: float
     unique: str | None
     unique_seconds: float | None
-    """None: until the task is final."""
+    """How long the unique name is held at most; None: until the task is final."""
 
 
 def take_names(db: apsw.Connection, now: float, wanted: WantedNames) -> bytes | None:
     """Take a task's names; return None, or the task that already holds one of them.
 
-    The task's own row must be stored before the next task's names are taken, or its names count as free.
+    The task's own row must be stored before the next task's names are taken. Otherwise its names count as
+    free.
 
     Raises:
         KeyConflictError: A task with another fingerprint holds the key.

@@ -1,8 +1,8 @@
 """The queue of writers: a blocking `flock` on a side file.
 
 SQLite's own busy handler polls, so with several writers some wait long by chance. The kernel wakes waiters of
-a lock in order (p99 with 12 writers: 20 ms instead of 106 ms). Correctness does not depend on it: `BEGIN
-IMMEDIATE` still excludes every other writer.
+a lock in order (p99 with 12 writers: 20 ms instead of 106 ms). Correctness does not depend on this lock:
+`BEGIN IMMEDIATE` still excludes every other writer.
 
 The lock needs a side file because closing any descriptor of the database file would drop SQLite's locks
 (POSIX locks belong to the process): https://sqlite.org/howtocorrupt.html The side file also has one line
@@ -36,7 +36,7 @@ class FileLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Wait for the lock without a time limit, and hold it during the block.
+        """Wait for the lock without a time limit, and hold it in the `with` block.
 
         Raises:
             OSError: The side file cannot be created or opened.
@@ -51,7 +51,7 @@ class FileLock:
 
     @contextmanager
     def held_if_free(self) -> Iterator[bool]:
-        """Hold the lock during the block if it is free; yield whether it is held."""
+        """Hold the lock in the `with` block if it is free; yield whether it is held."""
         try:
             if not self._depth:
                 self._take(fcntl.LOCK_EX | fcntl.LOCK_NB)

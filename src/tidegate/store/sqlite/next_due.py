@@ -33,7 +33,7 @@ def next_tick_at(db: apsw.Connection, after: float) -> float:
 
 
 def pass_over_ticks(db: apsw.Connection, now: float) -> None:
-    """Let every schedule tick after this moment only: ticks that have passed are left out."""
+    """Let every schedule tick only after this moment, and leave out ticks that have passed."""
     for name, rule in query.rows(db, _SQL["overdue"], (now,)):
         db.execute(_SQL["move"], (name, next_tick(rule_from_json(rule), now)))
 

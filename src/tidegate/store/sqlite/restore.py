@@ -1,4 +1,4 @@
-"""Replace a database file by a backup while no process has either open."""
+"""Replace a database file by a backup while no process has one of the two files open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FILE_LOCKS = (512, 0x40000000)
 1.2"""
 _PAGES_AT_ONCE = 10_000
 _UNFINISHED = ".restoring-"
-"""In the name of the copy that a restore makes, between the file's name and the process id."""
+"""The part between the file's name and the process id in the name of the copy that a restore makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def restore(backup: Path, path: Path, *, dry_run: bool = False) -> RestoreReport
     with its file, so that it cannot be applied to the new one.
 
     Args:
-        backup: A database file of Tidegate. Its own log is read too, if it has one.
+        backup: A database file of Tidegate. If it has a log of its own, the log is read too.
         path: The database file to replace; it need not exist.
         dry_run: Whether to check everything and change nothing.
 
@@ -94,7 +94,7 @@ def _is_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it belongs to another user
+    except PermissionError:  # the copy belongs to another user
         return True
     return True
 
@@ -143,14 +143,14 @@ _READ_ONLY_BY_URI = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 @contextmanager
 def _alone(named: Path, path: Path) -> Iterator[FileLock]:
-    """Keep other processes from opening or using the database during the block; yield the writers' lock.
+    """Keep other processes from using the database in the `with` block; yield the writers' lock.
 
     Args:
         named: The path that processes use; the writers' lock is next to it.
-        path: The file, if `named` is a symbolic link to it.
+        path: The file to which `named` resolves if it is a symbolic link.
 
     Raises:
-        StoreBusyError: A process has it open.
+        StoreBusyError: A process has the database open.
     """
     with ExitStack() as stack:
         lock = FileLock(named.with_name(named.name + ".lock"))
@@ -168,10 +168,10 @@ def _alone(named: Path, path: Path) -> Iterator[FileLock]:
 
 
 def _swap(fresh: Path, path: Path, lock: FileLock) -> tuple[Path, ...]:
-    """Move the old files away, the log first, and put the new one in place.
+    """Move the old files away, the log first, and put the new file in place.
 
-    Without its log the old file lacks its last commits. So the side file forbids opening it during that time.
-    If this process is killed in between, the restore must be run again.
+    Without its log the old file lacks its last commits. So the side file forbids opening it until the new
+    file is in place. If this process is killed before that, the restore must be run again.
     """
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     names = (path.with_name(f"{path.name}.before-{stamp}-{number}") for number in itertools.count(1))

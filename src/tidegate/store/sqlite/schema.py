@@ -56,7 +56,7 @@ def require_ours(db: apsw.Connection) -> None:
 
 
 def count_newer_migrations(db: apsw.Connection) -> int:
-    """Return by how many migrations the file's schema is newer; this version can work with it.
+    """Return by how many migrations the schema is newer than this version, which can still work with it.
 
     Raises:
         SchemaError: The schema is older, too new or of another generation, or the file is another program's.
@@ -73,11 +73,11 @@ def count_newer_migrations(db: apsw.Connection) -> int:
 
 
 def check_usable(db: apsw.Connection, place: str) -> bool:
-    """Return whether the file's schema is older than this version's. A newer one must be compatible.
+    """Return whether the file's schema is older than this version's. A newer schema must be compatible.
 
     Args:
         db: The file.
-        place: The file it is a copy of, for the message.
+        place: The file of which `db` is a copy, for the message.
 
     Raises:
         SchemaError: The schema is too new or of another generation, or the file is another program's.
@@ -103,7 +103,8 @@ def check_same(db: apsw.Connection) -> None:
 def upgrade(db: apsw.Connection) -> list[str]:
     """Apply missing migrations in the current transaction; return their names.
 
-    The caller holds the write lock. If two processes upgrade at once, the second finds nothing to do.
+    The caller holds the write lock. If two processes upgrade at the same time, the second finds no missing
+    migration.
 
     Raises:
         SchemaError: The schema is newer, or the file is another program's.

@@ -23,7 +23,7 @@ from tidegate.store.sqlite.job import Job
 AnyJob = Job[Any]
 
 _AT_ONCE_SECONDS = 0.001
-"""A transaction that begins faster than this did not wait for another."""
+"""A transaction that begins faster than this did not wait for another transaction."""
 
 
 def _none() -> Iterable[AnyJob]:
@@ -63,10 +63,10 @@ class JobSession:
             self._fail(taken, error)
 
     def write(self, jobs: Sequence[AnyJob], late: Callable[[], Iterable[AnyJob]] = _none) -> list[AnyJob]:
-        """Run these jobs, and those that `late` yields once the lock is held, in one commit.
+        """Run these jobs, and the jobs that `late` yields once the lock is held, in one commit.
 
-        An error in one job undoes that job only. A job that could not begin in time is not run. Return all
-        jobs, each with its value or error.
+        An error in one job undoes only that job. A job that could not begin in time is not run. The result
+        has all jobs, each with its value or error.
         """
         group = undone = list(jobs)
         try:
@@ -108,8 +108,8 @@ class JobSession:
     def _after_prechecks(self, group: Sequence[AnyJob]) -> list[AnyJob]:
         """Return the jobs that need the write lock: those whose precheck has no result.
 
-        Prechecks run only if every job has one. A group that needs the lock anyway just does its work, on a
-        connection that is checked once the lock is held.
+        Prechecks run only if every job has one. A group that needs the lock anyway does its work without
+        prechecks, on a connection that is checked once the lock is held.
         """
         needs_lock = any(job.precheck is None for job in group)
         if needs_lock and self._file.is_ready and not self._is_doubtful:
@@ -153,7 +153,7 @@ class JobSession:
             self._one_by_one(taken)
 
     def _begin(self, db: apsw.Connection, group: Sequence[AnyJob]) -> bool:
-        """Begin the transaction; return False once every job has expired."""
+        """Begin the transaction; return False if every job expires before that."""
         while True:
             self._file.require_same_file_locked()
             began_at = time.monotonic()
@@ -166,7 +166,7 @@ class JobSession:
                 if all(job.is_late for job in group):
                     return False
             else:
-                # While this waited for another program's transaction, the file may have been replaced.
+                # The file may have been replaced while this waited for another program's transaction.
                 if time.monotonic() - began_at < _AT_ONCE_SECONDS or self._is_unchanged(db):
                     return True
 
@@ -181,7 +181,7 @@ class JobSession:
         return is_unchanged
 
     def _do_all(self, db: apsw.Connection, taken: Sequence[AnyJob]) -> bool:
-        """Run each job; return False if nothing can be committed: all was rolled back or failed."""
+        """Run each job; return False if there is nothing to commit, because all was rolled back or failed."""
         several = len(taken) > 1
         for job in taken:
             if several:
@@ -229,7 +229,7 @@ class JobSession:
             self._note(job, error)
 
     def _fail(self, jobs: Iterable[AnyJob], error: Exception) -> None:
-        """Set this error on every job that has none yet: their transaction was rolled back."""
+        """Set this error on every job that has no error yet: the transaction was rolled back."""
         for job in jobs:
             job.take()
             if job.error is None:
@@ -248,7 +248,7 @@ class JobSession:
 
 
 def _roll_back(db: apsw.Connection) -> None:
-    # After a disk error SQLite has done so by itself, and the connection is not used again.
+    # After a disk error SQLite has rolled back by itself, and the connection is not used again.
     with suppress(apsw.Error):
         if db.in_transaction:
             db.execute("ROLLBACK")

@@ -16,14 +16,14 @@ from tidegate.store.sqlite.statements import load
 _SQL = load("get_sizes")
 
 WALK_SECONDS = 0.1
-"""How long the pages of one table or index are read. A tree that takes longer is estimated."""
+"""How long the pages of one table or index are read. If that is not enough, its size is estimated."""
 _LOOK_EVERY = 100
-"""Pages between two looks at the clock."""
+"""How many pages are read between two checks of the clock."""
 
 
 @dataclass(slots=True)
 class _Tree:
-    """What was read of a table or index, or its estimate."""
+    """The measured or estimated size of a table or index."""
 
     bytes: float = 0.0
     rows: float = 0.0
@@ -77,7 +77,10 @@ def _pages(db: apsw.Connection, name: str) -> Iterator[tuple[str, str, int, int]
 
 
 def _share_before(path: str, children: dict[str, int]) -> float:
-    """Return which share of a tree lies before a page: `/002/01f/` is child 0x1f of child 2 of the root."""
+    """Return the share of a tree that lies before a page.
+
+    `/002/01f/` is child 0x1f of child 2 of the root.
+    """
     share, width, place = 0.0, 1.0, "/"
     for step in path.strip("/").split("/"):
         if not step or place not in children:

@@ -179,7 +179,7 @@ class SqliteStore(CommonStore):
     # --- work ---
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
-        """Claim tasks. Without a task to claim, the write lock is not taken."""
+        """Claim tasks. If there is no task to claim, the write lock is not taken."""
         return await self._write_on_connection(
             lambda db: claim.claim(db, self._now(), request),
             precheck=lambda db: claim.precheck(db, self._now(), request),
@@ -208,7 +208,7 @@ class SqliteStore(CommonStore):
     # --- maintenance ---
 
     async def promote(self, limit: int = 500) -> int:
-        """Promote due tasks. Without a due task, the write lock is not taken."""
+        """Promote due tasks. If no task is due, the write lock is not taken."""
         return await self._write_on_connection(
             self._on_session(lambda db: promote.promote(db, limit)),
             precheck=self._on_session(_has_nothing_due),
@@ -235,7 +235,7 @@ class SqliteStore(CommonStore):
         )
 
     async def delete_task_parts(self, task_ids: Sequence[str], parts: Collection[Data]) -> int:
-        """Remove parts. If there are none, the write lock is not taken."""
+        """Remove parts of tasks. If there are no such parts, the write lock is not taken."""
 
         async def has_none(db: Session) -> int | None:
             return None if await retention.list_tasks_with_parts(db, task_ids, parts) else 0
@@ -267,7 +267,7 @@ class SqliteStore(CommonStore):
         return await self._runner.run(lambda db: size.get_sizes(db, self.path), Mode.READ)
 
     async def compact_history(self, limit: int = 1_000) -> int:
-        """Replace old counters by sums. Without any, the write lock is not taken."""
+        """Replace old counters by sums. If there are none, the write lock is not taken."""
         return await self._write_on_connection(
             lambda db: history.compact(db, self._now(), limit),
             precheck=lambda db: history.precheck_compact(db, self._now()),
@@ -344,5 +344,5 @@ def _purge_within(db: SqliteSession) -> operations.Purge:
 
 
 async def _has_nothing_due(db: Session) -> int | None:
-    """Return 0 if no task is due or may leave early, so that there is nothing to promote."""
+    """Return 0 if there is nothing to promote: no task is due, and none may leave early."""
     return None if await promote.has_work(db) else 0

@@ -20,7 +20,8 @@ from tidegate.store.sqlite.file import DatabaseFile, FileLocation
 
 POLL_SECONDS = 0.010
 IDLE_POLL_SECONDS = 0.025
-"""Interval without recent commits. Each poll wakes the processor, and an idle worker should be cheap."""
+"""Interval between polls when there was no recent commit. Each poll wakes the processor, and an idle worker
+should be cheap."""
 _LOOKS_AWAKE = 200
 _AWAY_SECONDS = 0.1
 """Interval between polls while the file cannot be read."""
@@ -43,7 +44,7 @@ class SqliteWatcher:
 
     @property
     def quiet(self) -> threading.Lock:
-        """The lock held while SQLite runs."""
+        """The lock that is held while SQLite runs."""
         return self._detector.quiet
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
@@ -51,7 +52,7 @@ class SqliteWatcher:
         await self._waiters.wait_for_change(timeout_seconds, self._begin)
 
     def committed(self) -> None:
-        """Poll at once: this process has committed something."""
+        """Poll now: this process has committed something."""
         if self._waiters:
             self._wake_thread()
 
@@ -129,7 +130,7 @@ class _ChangeDetector:
         """Return whether there was a commit since the last check; None if the file cannot be read.
 
         Args:
-            surely: Whether to query SQLite in any case.
+            surely: Whether to query SQLite even if the time stamp has not changed.
         """
         self._checks += 1
         if not self._location.was_seen:

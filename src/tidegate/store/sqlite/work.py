@@ -1,4 +1,4 @@
-"""The session on SQLite. Statements run at once on the store's thread, so an `await` never waits."""
+"""The session on SQLite. Statements run directly on the store's thread, so an `await` never waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class SqliteSession:
-    """Runs the statements of one store call on a connection, all at the same time of the clock.
+    """Runs the statements of one store call on a connection. All of them use the same current time.
 
     Args:
         link: The connection, inside the call's transaction.

@@ -23,13 +23,13 @@ BUSY_SECONDS = 30.0
 
 
 class JobRunner(Protocol):
-    """Runs the work of store methods, on a thread or at once."""
+    """Runs the work of store methods, on its own threads or on the caller's."""
 
     async def run(self, work: Work[T], mode: Mode = Mode.READ, *, precheck: Precheck[T] | None = None) -> T:
         """Run `work` on a connection; return its result once it is committed.
 
         `precheck`, if given, runs first, in a snapshot without the write lock. If it returns a value other
-        than None, that is the result and `work` is not run.
+        than None, that value is the result, and `work` is not run.
 
         Raises:
             StoreBusyError: The work could not begin in time; nothing was written.
@@ -44,11 +44,11 @@ class JobRunner(Protocol):
 
 
 class WriterThread:
-    """Two threads: one writes all queued work as one group commit, one reads.
+    """Two threads: one does all queued writes as one group commit, the other does reads.
 
     Reads have their own thread and connection, so that a status query does not wait for another process's
     write. Results are delivered after the commit, with one wake-up per event loop and group. Several event
-    loops and threads may use it at once. In a forked child it restarts.
+    loops and threads may use it at the same time. In a forked child it restarts.
 
     Args:
         path: The database file.
@@ -161,7 +161,7 @@ class _JobThread:
         self._starting = threading.Lock()
 
     def put(self, call: _AwaitedJob[Any]) -> None:
-        """Queue a call; start the thread with the first."""
+        """Queue a call; the first call starts the thread."""
         with self._starting:
             self._queue.put(call)
             if self._thread is None:
@@ -200,7 +200,7 @@ class _JobThread:
     def _round(
         self, queue: SimpleQueue[_AwaitedJob[Any] | None], left: list[_AwaitedJob[Any]], going: bool
     ) -> tuple[list[_AwaitedJob[Any]], bool]:
-        """Run everything that is queued; return what is left, and whether to continue."""
+        """Run all queued calls; return the calls that are left, and whether to continue."""
         found: list[_AwaitedJob[Any] | None] = [*left] if left else [queue.get()]
         found += _drained(queue)
         calls = [call for call in found if call is not None]
@@ -218,7 +218,7 @@ class _JobThread:
         queue: SimpleQueue[_AwaitedJob[Any] | None],
         left: list[_AwaitedJob[Any]],
     ) -> None:
-        """Run these calls. Writes that arrive meanwhile join the group; others go to `left`."""
+        """Run these calls. Writes that arrive meanwhile join the group; other calls go to `left`."""
         reads = [call for call in calls if call.mode is Mode.READ]
         if reads:
             self.session.read(reads)
