@@ -85,9 +85,9 @@ class GatePermit:
         self.permit_ids: list[str] = []
         """The permits that the store recorded for the call, or may have recorded if its reply was lost."""
         self.good_until = float("inf")
-        """By the clock: none of these permits expires before this time."""
+        """By the clock: the time before which none of these permits expires."""
         self.probed_gates: list[str] = []
-        """The gates that this call probes. Nobody else reports the result of these probes."""
+        """The gates that this call probes. Only this permit reports the result of these probes."""
         self._began_at = permits.now()
 
     @property
@@ -150,7 +150,7 @@ class GatePermit:
 
     @property
     def sent_seconds(self) -> float | None:
-        """Seconds since the call was sent; None if it was not."""
+        """Seconds since the call was sent; None if it was not sent."""
         return None if self._sent_at is None else self._permits.now() - self._sent_at
 
     async def settle(self, end: CallResult) -> None:
@@ -193,7 +193,7 @@ class GatePermit:
             )
 
     def _facts(self) -> dict[str, Any]:
-        """Return what both events of the call say."""
+        """Return the facts that both events of the call contain."""
         request = self._request
         return {
             "call": self._number,

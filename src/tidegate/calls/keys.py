@@ -30,7 +30,7 @@ class Key:
         limits: The key's limits, as for an upstream.
 
     Raises:
-        OptionError: The key names no source or two, or a limit is invalid.
+        OptionError: The key names no source or two sources, or a limit is invalid.
     """
 
     def __init__(
@@ -130,10 +130,10 @@ class KeyRing:
             key.secret()
 
     def candidates(self, function: str) -> list[Key]:
-        """Return the key for a function, followed by those that calls may fail over to.
+        """Return the key for a function, followed by the keys to which calls may fail over.
 
-        A key that names the function is preferred to a key for all functions. Calls fail over only to keys
-        of the same environment and kind.
+        A key that names the function is preferred to a key for all functions. Calls fail over only to keys of
+        the same environment and kind.
         """
         named = [key for key in self.keys if function in key.functions]
         fitting = named + [key for key in self.keys if not key.functions]

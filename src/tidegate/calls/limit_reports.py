@@ -91,7 +91,7 @@ class LimitReporter:
             return self._known.get(gate, ())
 
     def exhausted_seconds(self, gate: str) -> float:
-        """Return for how many seconds an exhausted limit keeps the gate closed; 0 or less if none does.
+        """Return for how many seconds an exhausted limit keeps the gate closed; 0 or less if no limit does.
 
         Only limits observed in the last `OWN_OBSERVATION_SECONDS` count. After that the store knows them.
         """
@@ -151,7 +151,7 @@ class LimitReporter:
             raise
 
     def _has_more(self) -> bool:
-        """Whether there is more to write. If not, the next observation starts a new writing task."""
+        """Whether there are more limits to write. If not, the next observation starts a new writing task."""
         with self._lock:
             if not self._unwritten:
                 self._writes_in = None

@@ -63,11 +63,11 @@ class ManualCall:
 async def manual_call(
     permits: PermitSource, settings: CallSettings, sizes: Sizes
 ) -> AsyncIterator[ManualCall]:
-    """Make one call inside the block: wait for a permit, limit its time, settle it at the end.
+    """Make one call in a `with` block: wait for a permit, limit the time, settle the permit at the end.
 
     Raises:
-        UpstreamParkedError: The gate is closed. The block was not entered.
-        CallTooLargeError: The call exceeds a limit and can never be admitted. The block was not entered.
+        UpstreamParkedError: The gate is closed. The block did not run.
+        CallTooLargeError: The call exceeds a limit and can never be admitted. The block did not run.
         TimeoutError: The block took longer than the call's time limit.
     """
     permit = await permits.acquire(permit_request_for(sizes, settings))

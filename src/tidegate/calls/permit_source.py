@@ -35,7 +35,8 @@ MAX_WAIT_SECONDS = 30.0
 CHECK_SECONDS = 0.25
 """The time between two checks of a gate that may open at any moment."""
 MAX_CHECK_SECONDS = 2.0
-"""The most time between two checks of a full upstream. Nothing notifies it of other processes' calls."""
+"""The most time between two checks of a full upstream. This process is not notified when calls of others
+end."""
 SHORT_WAIT_SECONDS = 1.0
 """A run's first call waits in place for an exhausted limit that opens within this time."""
 
@@ -49,7 +50,7 @@ class GatePermitSource:
         keys: The upstream's API keys; None if clients use their own.
         clock: Returns monotonic seconds.
         rng: The source of jitter; None for a new one.
-        events: Passes events to their subscribers; None: there are none.
+        events: Passes events to their subscribers; None: there are no subscribers.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class GatePermitSource:
             permit.extend_lease(request.seconds)  # the wait for the key does not count as the call's time
 
     async def _is_parked(self, request: PermitRequest) -> bool:
-        """Whether a gate that this process knows as parked still is. A person may have opened it."""
+        """Whether a gate that this process knows as parked is still parked. A person may have opened it."""
         if request.is_probe:
             return False
         store = await self._opened_store()
@@ -129,7 +130,7 @@ class GatePermitSource:
         return False
 
     async def _choose_key(self, ring: KeyRing, permit: GatePermit, request: PermitRequest) -> Key:
-        """Return the first free key of the ring, or wait for the next one to be free. Charges the key."""
+        """Return the first free key of the ring; wait if no key is free. The key is charged."""
         candidates = ring.candidates(request.function)
         if not candidates:
             raise ConfigError(
@@ -156,7 +157,10 @@ class GatePermitSource:
     async def _free_key(
         self, ring: KeyRing, candidates: Sequence[Key], permit: GatePermit, max_wait_seconds: float
     ) -> tuple[Key, CallSlot]:
-        """Return a key with its slot. If none is free, return the key that is free next with its slot."""
+        """Return a key with its slot.
+
+        If no key is free, return the key that will be free next, with its slot.
+        """
         refused: list[tuple[float, Key, CallSlot]] = []
         for key in candidates:
             soon = min(max_wait_seconds, CHECK_SECONDS)

@@ -2,7 +2,7 @@
 
 The transport knows HTTP and no store. The permit source knows limits, gates and the store, and no HTTP. The
 order for one call: `acquire`, `mark_sending` just before the bytes leave, `observe_limits` when the headers
-have come, then either `settle` (the call was sent) or `release` (it was not).
+have come, then either `settle` (the call was sent) or `release` (it was not sent).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PermitRequest:
     provider: str = ""
     """The provider, as the upstream declares it."""
     operation: str = ""
-    """What is asked of a model: `chat`, `embeddings`…; empty if the request does not show it."""
+    """The operation that the model is to do: `chat`, `embeddings`…; empty if the request does not show it."""
     is_charged_at_claim: bool = False
     """The claim of the task already charged the limits for this call: it is the first call of its run."""
     is_own_upstream: bool = False

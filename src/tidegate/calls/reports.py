@@ -59,7 +59,7 @@ class CallReporter:
         self._parked_until = 0.0
         """By `clock`."""
         self._parked_at: float | None = None
-        """By `clock`: when this process parked the upstream; None once it flows again."""
+        """By `clock`: when this process parked the upstream; None if it flows."""
         self._alerts = ParkAlerts(clock)
         self.reason = ""
         """Why the upstream was last parked."""
@@ -96,7 +96,7 @@ class CallReporter:
             self._emit_parked(await store.report_failure(gate, call_failure), call_failure, key.name)
             if call_failure.needs_person:
                 self._log_needs_person(f"key {gate}", gate, call_failure)
-        else:  # not the key's fault: a probe of the key's gate ends without a result
+        else:  # the key is not at fault, so a probe of its gate ends without a result
             await self._report_probes(permit, is_good=False, others_than=self._upstream)
         found = await store.report_failure(self._upstream, call_failure)
         if call_failure.needs_person and found.parked_by is ParkedBy.ACCOUNT:
@@ -149,7 +149,7 @@ class CallReporter:
                 await store.report_probe(gate, is_good=is_good, seconds=permit.seconds)
 
     async def report_unused(self, permit: GatePermit) -> None:
-        """Report that a call was not made, so that another may probe the gates it was to probe."""
+        """Report that a call was not made, so that another call may probe the gates it was to probe."""
         await self._report_probes(permit, is_good=False)
 
     async def report_ring(self, slot: CallSlot) -> None:

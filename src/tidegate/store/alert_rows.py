@@ -1,7 +1,7 @@
 """The values that the store takes and returns about alerts, the same on both back ends.
 
-An *episode* is one time that a rule's condition held for one subject: a queue, an upstream, a schedule. It
-opens once and ends once. A *notice* is one message about it to one sink.
+An *episode* is a period in which a rule's condition held for one subject: a queue, an upstream, a schedule.
+An episode opens once and ends once. A *notice* is one message about an episode to one sink.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class EpisodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One time that a rule's condition held for one subject."""
+    """A period in which a rule's condition held for one subject."""
 
     id: str
     rule: str
@@ -45,18 +45,18 @@ class Episode:
     """Since when the condition has held."""
     opened_at: float | None
     calm_at: float | None
-    """Since when an open episode's value has been low enough to end it; None if it is not."""
+    """Since when an open episode's value has been low enough to end it; None if the value is too high."""
     last_at: float
-    """When it was last evaluated."""
+    """When the rule was last evaluated for the subject."""
     ended_at: float | None
     value: float
-    """The latest value; infinity is possible. Of an ended episode, the last one that was too high."""
+    """The latest value; infinity is possible. For an ended episode, the last value that was too high."""
     threshold: float
     """The limit that the value passed."""
     detail: str
     """More about the value, for people; may be empty."""
     is_notified: bool
-    """Whether the opening was sent. If it was not, because of a mute, the end is not sent either."""
+    """Whether the opening was sent. If a mute prevented that, the end is not sent either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class ClaimedNotice:
     body: str
     created_at: float
     attempts: int
-    """This attempt included."""
+    """How many attempts to send it were made, including this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class UnsentNotices:
     notices: int
     oldest_at: float
     error: str
-    """Why an attempt failed; empty if none did."""
+    """Why an attempt failed; empty if no attempt failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class AlertPass:
     at: float
     """By the store's clock."""
     usual_json: str
-    """What is usual, as the last computation of it was stored; empty if it was never computed."""
+    """The usual values, as they were last computed and stored; empty if they were never computed."""
     usual_at: float | None
 
 
@@ -135,7 +135,7 @@ class LastPass:
     """The process, for people."""
     started_at: float
     finished_at: float | None
-    """When a pass last ended; None if none has."""
+    """When a pass last ended; None if no pass has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +143,12 @@ class PassResult:
     """What a pass changes, all or nothing."""
 
     episodes: Sequence[Episode] = ()
-    """New and changed ones."""
+    """New and changed episodes."""
     dropped: Sequence[str] = ()
-    """The ids of pending episodes that came to nothing."""
+    """The ids of pending episodes whose condition ended before they opened."""
     notices: Sequence[NewNotice] = ()
     usual_json: str | None = None
-    """None keeps what is stored."""
+    """The usual values to store; None keeps the stored values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +177,14 @@ class WorkerEnd:
 
 @dataclass(frozen=True, slots=True)
 class BusyTask:
-    """An unfinished task that ran, or called, very often."""
+    """An unfinished task with many runs or many calls."""
 
     task_id: str
     queue: str
     function: str
     runs: int
     calls: int
-    """Calls whose responses stated their usage, of the runs that have ended."""
+    """How many calls of its ended runs had responses that stated their usage."""
 
 
 @dataclass(frozen=True, slots=True)

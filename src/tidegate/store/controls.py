@@ -34,7 +34,8 @@ class ControlRow:
     kind: ControlKind
     name: str
     value: int | None
-    """Quiet: 1 or 0. Concurrency: tasks at once; None for the code's own number. Reload: None."""
+    """For quiet 1 or 0; for concurrency the tasks that run together, None for the code's own number; for
+    reload None."""
     version: int
     """Rises with each change of this row."""
     changed_at: float
@@ -44,14 +45,14 @@ class ControlRow:
 
 @dataclass(frozen=True, slots=True)
 class ControlReport:
-    """One worker's report that it applied a row."""
+    """One worker's report that it applied an order."""
 
     kind: ControlKind
     name: str
     reporter: str
     """The id of a pool process; for a reload, `NAME@HOST` of a worker."""
     version: int
-    """Of the row that it applied."""
+    """The version of the order that it applied."""
     answer: str
     """`applied`, or what happened."""
     reported_at: float = 0.0
@@ -64,7 +65,7 @@ class WantedSettings:
 
     is_quiet: bool = False
     concurrency: int | None = None
-    """None: the code's own number."""
+    """How many tasks it runs together; None: the code's own number."""
     rows: tuple[ControlRow, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""What the store returns about groups of failures: what people said of them, and failures without a rule."""
+"""The values that the store returns about groups of failures: marks of people, and unclassified failures."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from enum import StrEnum
 
 
 class MarkKind(StrEnum):
-    """What a person said of the failures with one fingerprint."""
+    """A person's mark on the failures with one fingerprint."""
 
     RESOLVED = "resolved"
-    """The cause of its deaths is mended."""
+    """The cause of these deaths is mended."""
     MUTED = "muted"
-    """Its deaths are counted, and nobody is alerted."""
+    """These deaths are counted, but cause no alert."""
     REVIEWED = "reviewed"
-    """A person has seen that it has no rule."""
+    """A person has seen that these failures have no rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureMark:
-    """What a person said of the failures with one fingerprint."""
+    """A person's mark on the failures with one fingerprint."""
 
     fingerprint: str
     kind: MarkKind
@@ -29,12 +29,12 @@ class FailureMark:
     until_at: float | None
     """When a mute ends by itself; None: never."""
     last_death_at: float | None
-    """When a task last died of it; None: never, or longer ago than deaths are kept."""
+    """When a task last died of this failure; None: never, or longer ago than deaths are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownFailureRow:
-    """The attempts that failed with one fingerprint, for which there is no rule."""
+    """The failed attempts with one fingerprint that no rule classified."""
 
     fingerprint: str
     error_class: str
@@ -50,4 +50,4 @@ class UnknownFailureRow:
     sample: str
     """The message of the last attempt."""
     sample_id: str
-    """Its task."""
+    """The task of that attempt."""

@@ -53,7 +53,7 @@ class FailureGroupRow:
     queues: tuple[str, ...]
     reasons: tuple[str, ...]
     example_id: str
-    """The task that died last. It may be redriven or deleted by now."""
+    """The task that died last. It may have been redriven or deleted since."""
 
 
 class WindowDeaths(NamedTuple):
@@ -79,7 +79,7 @@ class WindowEnded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowCounts:
-    """What died and what ended in several ranges of minutes."""
+    """How many tasks died, and how many ended, in several ranges of minutes."""
 
     deaths: Sequence[WindowDeaths]
     ended: Sequence[WindowEnded]
@@ -100,9 +100,9 @@ class Counts:
     released: int = 0
     """Runs that were given back unfinished."""
     run_seconds: float = 0.0
-    """Of the runs that ended in the period."""
+    """How long the runs took that ended in the period, added up."""
     wait_seconds: float = 0.0
-    """From ready to started, of the runs that ended in the period."""
+    """How long the runs that ended in the period had waited from ready to start, added up."""
     calls: int = 0
     """Calls whose responses stated their usage."""
     input_tokens: int = 0
@@ -122,7 +122,7 @@ class StatisticsRow:
     run_times: Mapping[int, int] = field(default_factory=dict)
     """Number of runs that ended, by the bucket of their run time (`domain.durations`)."""
     wait_times: Mapping[int, int] = field(default_factory=dict)
-    """The same by the bucket of their wait."""
+    """Number of runs that ended, by the bucket of their wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,8 @@ class TotalsRow:
     input_tokens: int
     output_tokens: int
     total_seconds: float = 0.0
-    """From the enqueue or the last redrive to the end, of the tasks that ended after a run."""
+    """The time from the enqueue or the last redrive to the end, added up over tasks that ended after a
+    run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +169,14 @@ class RunTimesRow:
 
 
 class EventKind(StrEnum):
-    """What is counted since the store was made. The number never falls."""
+    """The kinds of events that are counted since the store was made. A count never falls."""
 
     RETRIED = "retried"
     """Of a queue and function, by reason."""
     DEAD = "dead"
     """Of a queue and function, by reason."""
     CALL = "call"
-    """Of an upstream, by how it ended: `succeeded`, `interrupted`, or the reason of the failure."""
+    """Calls of an upstream, by how they ended: `succeeded`, `interrupted`, or the reason of the failure."""
     LEASE_EXPIRED = "lease_expired"
     """Of a pool."""
     TICK = "tick"

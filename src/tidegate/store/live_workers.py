@@ -13,7 +13,8 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import EMBEDDED_WORKER_NAME, WorkerRow
 
 LATE_SHARE = 0.4
-"""A worker is late when this part of its lease has passed since its last heartbeat. One is due each third."""
+"""A worker is late when this part of its lease has passed since its last heartbeat. A heartbeat is due each
+third."""
 
 
 def is_live(worker: WorkerRow, now: float) -> bool:
@@ -32,7 +33,7 @@ async def declared_functions(store: Store, own: Iterable[str] = ()) -> frozenset
 
     Args:
         store: Has the manifests that workers saved.
-        own: Functions of the caller's application, of which no worker may have run yet.
+        own: Functions of the caller's application. No worker with them may have run yet.
     """
     manifests = await store.load_manifests()
     return frozenset(own).union(*(manifest.get("functions", ()) for manifest in manifests.values()))

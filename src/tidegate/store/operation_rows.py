@@ -1,4 +1,4 @@
-"""Operations as stored: what a person does to many dead letters at once. Plain values."""
+"""Operations as stored: actions of people on many dead letters together. Plain values."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class RedriveTerms:
     """How dead letters are sent back."""
 
     note: str = ""
-    """For the history: who sent them, and by which operation."""
+    """A text for the history: who sent the letters, and by which operation."""
     to_queue: str | None = None
-    """None: to the queue of each letter."""
+    """The queue to which all letters go; None: each letter goes to its own queue."""
     keeps_attempts: bool = False
     """Whether the charged attempts still count."""
     rank_delay: float = 0.0
-    """Tasks that become ready less than this many seconds later still go first."""
+    """Tasks that become ready less than this many seconds later still run first."""
 
 
 PLAIN_REDRIVE = RedriveTerms()
@@ -54,9 +54,9 @@ class OperationState(StrEnum):
     """Letters that have not started go back to the dead letters."""
     DONE = "done"
     STOPPED = "stopped"
-    """It stopped itself: too many letters failed again, or the canary took too long."""
+    """The operation stopped itself: too many letters failed again, or the canary took too long."""
     ABORTED = "aborted"
-    """A person stopped it."""
+    """A person stopped the operation."""
     UNDONE = "undone"
 
 
@@ -73,13 +73,13 @@ class LetterState(StrEnum):
     SENT = "sent"
     SUCCEEDED = "succeeded"
     DIED = "died"
-    """It is a dead letter again."""
+    """The task is a dead letter again."""
     CANCELLED = "cancelled"
     """Its task was cancelled or deleted."""
     SKIPPED = "skipped"
-    """It was not sent; the reason is kept."""
+    """The letter was not sent; the reason is kept."""
     UNDONE = "undone"
-    """It was sent, and became the same dead letter as before without having started."""
+    """The letter was sent, but was taken back before it started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class RedriveSettings:
     """How the letters of an operation are sent."""
 
     to_queue: str | None = None
-    """None: to the queue of each letter."""
+    """The queue to which all letters go; None: each letter goes to its own queue."""
     keeps_attempts: bool = False
     """Whether the charged attempts still count. If not, all counters start from zero."""
     repeats_doubts: bool = False
@@ -97,7 +97,7 @@ class RedriveSettings:
     canary_seconds: float = 600.0
     """How long the first attempts of the canary may take, from the moment its first letter is sent."""
     functions: tuple[str, ...] = ()
-    """Functions that the application of the person declares, of which no worker may have run yet."""
+    """Functions that the person's application declares. No worker with them may have run yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +163,9 @@ class LetterRow:
     in_canary: bool
     sent_at: float | None
     first_try: str
-    """`succeeded`, `failed`, or empty: its first attempt has not ended."""
+    """How its first attempt ended: `succeeded` or `failed`; empty if it has not ended."""
     why: str
-    """Why it was skipped, or of what it died again."""
+    """Why the letter was skipped, or the reason for which it died again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class LetterChannel:
     upstream: str
     function: str
     letters: int = 0
-    """How many are chosen and not sent."""
+    """How many letters are chosen and not sent yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +199,12 @@ class FirstTry:
 
 @dataclass(frozen=True, slots=True)
 class FeedFacts:
-    """What decides how many letters of an operation may be sent now, from one snapshot."""
+    """The facts that decide how many letters of an operation may be sent now, from one snapshot."""
 
     channels: tuple[LetterChannel, ...]
-    """With chosen letters; during the canary, only its letters count."""
+    """The channels with chosen letters; during the canary, only the canary's letters count."""
     first_tries: tuple[FirstTry, ...]
-    """Of the canary while it runs; else the latest of all."""
+    """While the canary runs, the first attempts of its letters; afterwards the latest of all letters."""
     canary_pending: int = 0
     """Letters of the canary whose first attempt has not ended, sent or not."""
     untried: Mapping[str, int] = field(default_factory=dict)
@@ -223,4 +223,5 @@ class Sending:
     sent: int = 0
     skipped: int = 0
     held_by: str = ""
-    """What held letters back: `retries`, `gate`, or a budget: `upstream`, `system`; empty for nothing."""
+    """What held letters back: `retries`, `gate`, or the budget of the `upstream` or `system`; empty if
+    nothing did."""

@@ -1,4 +1,4 @@
-"""What one read of the whole store returns, from one snapshot."""
+"""The values that one read of the whole store returns, from one snapshot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OverviewRow:
     at: float
     """By the store's clock."""
     queues: Sequence[QueueStats]
-    """With their drain estimates. Ready tasks that no live worker runs count as blocked."""
+    """The queues, with drain estimates. Ready tasks that no live worker can run count as blocked."""
     upstreams: Sequence[UpstreamRow]
     workers: Sequence[WorkerRow]
     pauses: Sequence[Pause] = ()
@@ -41,13 +41,13 @@ class TopRow:
 
 @dataclass(frozen=True, slots=True)
 class MonitoringRow:
-    """Everything that metrics are computed from."""
+    """The data from which metrics are computed."""
 
     overview: OverviewRow
     budgets: Sequence[RetryBudgetRow]
     schedules: Sequence[ScheduleRow]
     last_successes: Mapping[str, float]
-    """When the latest task that succeeded ended, by schedule."""
+    """When the latest successful task of each schedule ended."""
     totals: TotalCounts
     work: Work
     """The tasks that workers run or could run, for autoscaling."""

@@ -61,7 +61,7 @@ class StoreSize:
     """The size of a store."""
 
     bytes: int
-    """All its files, or the whole schema."""
+    """The size of all its files, or of the whole schema."""
     free_bytes: int
     """Space inside the file that new rows will use; 0 in PostgreSQL, which does not report it cheaply."""
     log_bytes: int

@@ -45,7 +45,7 @@ class NewSchedule:
     rule: ScheduleRule
     task: ScheduledTask
     next_at: float | None
-    """The first tick after now. It counts if the schedule is new, or ticks at other moments than before."""
+    """The first tick after now. It is used if the schedule is new, or ticks at other moments than before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ScheduleRow:
 
     @property
     def task(self) -> ScheduledTask:
-        """What each tick enqueues.
+        """The task that each tick enqueues.
 
         Raises:
             msgspec.DecodeError: As `rule`.
@@ -92,7 +92,7 @@ class TickRow:
     at: float
     """The planned moment; for a run by hand, the moment of the request."""
     until_at: float
-    """Of several missed ticks, the last; else `at`."""
+    """The planned moment of the last tick if this row stands for several ticks; otherwise equal to `at`."""
     ticks: int
     """How many ticks this row stands for."""
     outcome: TickOutcome
@@ -112,13 +112,13 @@ class UnfinishedTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DueSchedule:
-    """A schedule with a tick that is due, or one that waits."""
+    """A schedule with a due tick, or with a tick that waits for an earlier task."""
 
     row: ScheduleRow
     unfinished: tuple[UnfinishedTask, ...]
     """The tasks of earlier ticks that are not final; empty if the rule allows overlap."""
     queued: tuple[float, ...]
-    """The ticks that wait for them, in order."""
+    """The ticks that wait for these tasks, in order."""
 
 
 class FiredTick(NamedTuple):

@@ -42,13 +42,13 @@ class RetryBudgetRow:
     name: str
     """Name of the upstream; empty for the system's budget."""
     amount: float
-    """Re-runs it allows per window."""
+    """How many re-runs it allows per window."""
     window_seconds: float
     used: int
     """Re-runs started since `used_since_at`. This count uses fixed windows, but the budget applies to every
-    window, wherever it begins. So `amount - used` is not what may start now."""
+    window, wherever it begins. So `amount - used` is not the number that may start now."""
     held: int
-    """Due tasks that it holds in the retry queue."""
+    """How many due tasks it holds in the retry queue."""
     next_at: float
     """When the next re-run may start."""
     used_since_at: float = 0.0
@@ -102,7 +102,7 @@ def _upstream_row(row: GateRow, now: float, *, in_flight: int, ready: int, retry
 def budget_rows(
     rows: Sequence[GateRow], held: Sequence[tuple[str, str, int]], now: float
 ) -> list[RetryBudgetRow]:
-    """Return the system's retry budget, then the upstreams'.
+    """Return the system's retry budget, then those of the upstreams.
 
     Args:
         rows: All gates, by name.
