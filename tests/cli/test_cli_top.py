@@ -133,16 +133,16 @@ class Terminal:
         os.close(self.main)
 
 
-def test_the_live_view_refreshes_holds_with_p_and_ends_with_q(workspace):
+def test_the_live_view_refreshes_pauses_with_p_and_quits_with_q(workspace):
     workspace.add(3)
     terminal = Terminal(str(workspace.database))
     try:
         terminal.wait_for("3 waiting")
-        terminal.wait_for("p holds, q ends")
+        terminal.wait_for("p pauses, q quits")
         workspace.add(4)
         terminal.wait_for("7 waiting")
         terminal.press("p")
-        terminal.wait_for("held: p goes on, q ends")
+        terminal.wait_for("paused (p continues)")
         workspace.add(1)
         terminal.press("p")
         terminal.wait_for("8 waiting")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +16,7 @@ from tidegate.cli.common import StoreLocation, location_options, opened_store, r
 from tidegate.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.live import Live
 
     from tidegate.store.overview_rows import TopRow
@@ -58,7 +60,7 @@ async def _read(store: Store) -> TopRow:
     return await store.get_top(failures=FAILURES)
 
 
-def _frame(found: TopRow, console: Console, *, height: int | None, status: str = "") -> object:
+def _frame(found: TopRow, console: Console, *, height: int | None, status: str = "") -> RenderableType:
     from tidegate.cli.top_frame import build_frame
 
     return build_frame(found, width=console.width, height=height, status=status)
@@ -70,17 +72,17 @@ async def _watch(store: Store, console: Console) -> None:
 
     found = await _read(store)
     with Live(console=console, screen=True, auto_refresh=False) as live, _keys() as keys:
-        is_held = False
+        is_paused = False
         problem = ""
         while True:
-            status = problem or ("held: p goes on, q ends" if is_held else "p holds, q ends")
+            status = problem or ("paused (p continues)" if is_paused else "p pauses, q quits")
             _show(live, console, found, status)
             key = await _next_key(keys)
             if key == "q":
                 return
             if key == "p":
-                is_held = not is_held
-            elif not is_held:
+                is_paused = not is_paused
+            elif not is_paused:
                 try:
                     found, problem = await _read(store), ""
                 except StoreError as error:
@@ -88,7 +90,7 @@ async def _watch(store: Store, console: Console) -> None:
 
 
 def _show(live: Live, console: Console, found: TopRow, status: str) -> None:
-    live.update(_frame(found, console, height=console.height, status=status), refresh=True)  # type: ignore[arg-type]
+    live.update(_frame(found, console, height=console.height, status=status), refresh=True)
 
 
 async def _next_key(keys: asyncio.Queue[str]) -> str:
@@ -104,20 +106,20 @@ async def _next_key(keys: asyncio.Queue[str]) -> str:
 def _keys() -> Iterator[asyncio.Queue[str]]:
     """Read single keys of the terminal. If it cannot deliver them, only Ctrl-C ends the view."""
     keys: asyncio.Queue[str] = asyncio.Queue()
-    try:
-        import termios
-        import tty
-
-        descriptor = sys.stdin.fileno()
-        before = termios.tcgetattr(descriptor)
-    except (ImportError, OSError, ValueError, termios.error):
+    if find_spec("termios") is None or not sys.stdin.isatty():
         yield keys
         return
-    loop = asyncio.get_running_loop()
+    import termios
+    import tty
+
+    loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
 
     def read() -> None:
-        typed = sys.stdin.buffer.raw.read(64) if hasattr(sys.stdin.buffer, "raw") else b""
-        for key in (typed or b"").decode(errors="ignore").lower():
+        typed = os.read(descriptor, 64)
+        if not typed:  # the terminal is gone
+            loop.remove_reader(descriptor)
+        for key in typed.decode(errors="ignore").lower():
             keys.put_nowait(key)
 
     tty.setcbreak(descriptor)
