@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import pytest
-from webhook_receiver import Receiver
 
 from tidegate.alerts.signature import decode_secret
 from tidegate.alerts.sink_settings import CommandSink, LogSink, Sink, SlackSink, WebhookSink
@@ -27,6 +26,7 @@ from tidegate.alerts.sinks.errors import DeliveryError
 from tidegate.alerts.sinks.http import post
 from tidegate.errors import OptionError
 from tidegate.store.alert_rows import ClaimedNotice
+from webhook_receiver import Receiver
 
 pytestmark = pytest.mark.anyio
 
