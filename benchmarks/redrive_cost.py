@@ -25,7 +25,8 @@ from tidegate.operations import bulk
 from tidegate.store.connect import open_store
 from tidegate.store.operation_rows import OperationRow, OperationState
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask, NewWorker, TaskFilter
+from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask, TaskFilter
+from tidegate.store.worker_rows import NewWorker
 from tidegate.worker.maintenance.loop import OPERATION_STEP_SECONDS
 
 LETTERS = 100_000

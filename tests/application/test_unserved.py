@@ -13,7 +13,7 @@ import pytest
 from support import make_app
 from tidegate import ConfigError, Pool, Tidegate
 from tidegate.internals import core_of
-from tidegate.store.rows import NewWorker
+from tidegate.store.worker_rows import NewWorker
 from tidegate.worker.application import load_application
 from tidegate.worker.supervisor.manifest import read_manifest
 from tidegate.worker.supervisor.unserved import unserved_reasons, warn_of_unserved

@@ -15,9 +15,10 @@ from support import until
 from tidegate import State, Tidegate
 from tidegate.codec import CODEC
 from tidegate.domain.spec import Priority
-from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask, NewWorker
+from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask
 from tidegate.store.sqlite import claim as claiming
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.worker_rows import NewWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,9 @@ import pytest
 
 from tidegate.domain.outcome import Fence, FinishStatus, Succeeded
 from tidegate.domain.spec import Priority
-from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask, NewWorker
+from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.worker_rows import NewWorker
 from tidegate.worker.maintenance.reaper import Reaper
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,9 @@ from tidegate.domain.outcome import Succeeded
 from tidegate.domain.retention import Retention
 from tidegate.domain.spec import Priority
 from tidegate.errors import KeyConflictError
-from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask, NewWorker
+from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.worker_rows import NewWorker
 from tidegate.worker.maintenance.retention import RetentionSweep
 
 pytestmark = pytest.mark.anyio

@@ -20,7 +20,8 @@ from tidegate.domain.outcome import Charge, Dead, Outcome, Retrying, Succeeded
 from tidegate.domain.spec import Priority
 from tidegate.store.connect import open_store
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ClaimedTask, ClaimRequest, CrashPolicy, NewTask, NewWorker
+from tidegate.store.rows import ClaimedTask, ClaimRequest, CrashPolicy, NewTask
+from tidegate.store.worker_rows import NewWorker
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from cli_support import Workspace
 
 from tidegate.domain.spec import Window
 from tidegate.store.controls import ControlKind, ControlReport
-from tidegate.store.rows import NewWorker
+from tidegate.store.worker_rows import NewWorker
 
 WORKER = NewWorker("1" * 36, "w1", "gpu", "host", 123, ("*",), 4, lease_seconds=60.0)
 

@@ -9,7 +9,8 @@ import pytest
 from tidegate.deadletter.runner import OperationRunner
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.states import State
-from tidegate.store.rows import NewWorker, TaskFilter
+from tidegate.store.rows import TaskFilter
+from tidegate.store.worker_rows import NewWorker
 
 CRASH = Failure(Verdict.TRANSIENT, Reason.CRASH, "killed by signal 9", "")
 

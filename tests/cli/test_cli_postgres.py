@@ -20,7 +20,7 @@ from tidegate.cli.doctor_postgres import check_server
 from tidegate.cli.error_report import WRONG_CONFIG
 from tidegate.store.postgres.address import parse_address
 from tidegate.store.postgres.facts import ServerFacts, connections_needed
-from tidegate.store.rows import WorkerRow
+from tidegate.store.worker_rows import WorkerRow
 
 SOUND = ServerFacts("15.18", 97, "on", True, "shop_worker", False, False, None, 0, 0)
 URL = "postgresql://db.example.com/shop"

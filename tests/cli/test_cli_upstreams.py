@@ -16,7 +16,8 @@ from tidegate.domain.usage import Dimension, HeaderLimit
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.limits.values import ObservedLimit
 from tidegate.store.protocol import Store
-from tidegate.store.rows import EMBEDDED_WORKER_NAME, ClaimedTask, NewWorker
+from tidegate.store.rows import ClaimedTask
+from tidegate.store.worker_rows import EMBEDDED_WORKER_NAME, NewWorker
 
 MINUTE = Window("requests_per_minute", 600, 60.0)
 

@@ -19,10 +19,11 @@ from tidegate.domain.outcome import Outcome, Succeeded
 from tidegate.operations.task_watcher import TaskWatcher
 from tidegate.store.common import ids, promote
 from tidegate.store.common.session import Session
-from tidegate.store.rows import ClaimRequest, EnqueueResult, NewTask, WorkerRow
+from tidegate.store.rows import ClaimRequest, EnqueueResult, NewTask
 from tidegate.store.sqlite import claim, finish, keys, outcomes, query, redrive
 from tidegate.store.sqlite.finish import is_resent
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.worker_rows import WorkerRow
 from tidegate.worker.engine import outcome_decider
 from tidegate.worker.engine.claimer import Claimer
 from tidegate.worker.engine.engine import Engine

@@ -17,7 +17,8 @@ from tidegate.domain.retention import Retention
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ClaimedTask, ClaimRequest, CrashPolicy, NewTask, NewWorker, TaskRow
+from tidegate.store.rows import ClaimedTask, ClaimRequest, CrashPolicy, NewTask, TaskRow
+from tidegate.store.worker_rows import NewWorker
 from tidegate.worker.maintenance.retention import RetentionSweep
 
 START = 1_800_000_000.0

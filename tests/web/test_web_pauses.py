@@ -11,7 +11,7 @@ from web_support import bearer, direct, make, serve
 from tidegate import Tidegate
 from tidegate.internals import core_of
 from tidegate.store.controls import ControlKind, ControlReport
-from tidegate.store.rows import NewWorker
+from tidegate.store.worker_rows import NewWorker
 from tidegate.web import Role, create_app
 
 pytestmark = pytest.mark.anyio

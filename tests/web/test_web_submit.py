@@ -14,7 +14,8 @@ from web_support import UNKNOWN, make, served
 from support import until
 from tidegate import FinalState, Tidegate
 from tidegate.internals import core_of
-from tidegate.store.rows import ClaimRequest, CrashPolicy, NewWorker, TaskFilter
+from tidegate.store.rows import ClaimRequest, CrashPolicy, TaskFilter
+from tidegate.store.worker_rows import NewWorker
 from tidegate.web import Role
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,9 @@ from tidegate.operations.upstreams import describe_upstream, tasks_before
 from tidegate.policy.backlog import WaitReason
 from tidegate.policy.drain import Drain
 from tidegate.store.live_workers import is_live, late_seconds
-from tidegate.store.rows import DeadLetterRow, QueueStats, StoredResult, TaskRow, WorkerRow
+from tidegate.store.rows import DeadLetterRow, QueueStats, StoredResult, TaskRow
 from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
+from tidegate.store.worker_rows import WorkerRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from tidegate.domain.text import counted
 from tidegate.errors import TidegateError
 from tidegate.store.live_workers import is_live
 from tidegate.store.protocol import Store
-from tidegate.store.rows import NewTask, WorkerRow
+from tidegate.store.rows import NewTask
+from tidegate.store.worker_rows import WorkerRow
 from tidegate.task import TaskFunction
 from tidegate.worker.settings import Timings, drain_grace
 

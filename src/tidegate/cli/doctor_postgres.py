@@ -10,7 +10,7 @@ from tidegate.cli.formatting import format_duration
 from tidegate.store.postgres.address import Address
 from tidegate.store.postgres.facts import TOO_FEW_FIX, ServerFacts, connections_needed, describe_connections
 from tidegate.store.postgres.store import PostgresStore
-from tidegate.store.rows import WorkerRow
+from tidegate.store.worker_rows import WorkerRow
 
 _OLDEST_VERSION = 14
 _LONG_SNAPSHOT_SECONDS = 300.0

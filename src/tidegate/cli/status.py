@@ -29,7 +29,8 @@ from tidegate.policy.drain import DrainKind
 from tidegate.store.controls import ControlKind
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.overview_rows import OverviewRow
-from tidegate.store.rows import QueueStats, WorkerRow
+from tidegate.store.rows import QueueStats
+from tidegate.store.worker_rows import WorkerRow
 
 _WATCH_SECONDS = 1.0
 _COUNTS = ("ready", "paced", "blocked", "running", "retrying", "scheduled", "dead")

@@ -16,8 +16,9 @@ from tidegate.operations.upstreams import describe_upstream
 from tidegate.policy.drain import DrainKind
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.overview_rows import TopRow
-from tidegate.store.rows import DeadLetterRow, QueueStats, WorkerRow
+from tidegate.store.rows import DeadLetterRow, QueueStats
 from tidegate.store.upstream_rows import UpstreamRow
+from tidegate.store.worker_rows import WorkerRow
 
 FAILURES = 8
 """The newest failures that a frame may show."""

@@ -18,7 +18,8 @@ from tidegate.policy.backlog import WORKERS, WaitKind
 from tidegate.policy.drain import DrainKind
 from tidegate.store.history_rows import EventKind
 from tidegate.store.live_workers import is_live, late_seconds
-from tidegate.store.rows import QueueStats, WorkerRow
+from tidegate.store.rows import QueueStats
+from tidegate.store.worker_rows import WorkerRow
 
 _QUEUE_STATES = ("ready", "paced", "blocked", "running", "retrying", "scheduled", "held", "suspended", "dead")
 _BLOCKED_REASONS = ("paused", "upstream", "worker")

@@ -12,7 +12,7 @@ from tidegate.operations.pauses import record
 from tidegate.store.controls import ALL_WORKERS, STARTED, ControlKind, wanted_settings
 from tidegate.store.live_workers import is_live
 from tidegate.store.protocol import Store
-from tidegate.store.rows import EMBEDDED_WORKER_NAME, WorkerRow
+from tidegate.store.worker_rows import EMBEDDED_WORKER_NAME, WorkerRow
 
 WAIT_SECONDS = 10.0
 """How long a command waits for the workers to apply a change, unless asked otherwise."""

@@ -10,7 +10,7 @@ from tidegate.policy import capacity
 from tidegate.policy.capacity import SlotShortage
 from tidegate.policy.live_workers import LiveWorker, LiveWorkers
 from tidegate.store.protocol import Store
-from tidegate.store.rows import EMBEDDED_WORKER_NAME, WorkerRow
+from tidegate.store.worker_rows import EMBEDDED_WORKER_NAME, WorkerRow
 
 LATE_SHARE = 0.4
 """A worker is late when this part of its lease has passed since its last heartbeat. A heartbeat is due each

@@ -9,9 +9,10 @@ from tidegate.limits.pauses import Pause
 from tidegate.policy.work import Work
 from tidegate.store.controls import ControlRow
 from tidegate.store.history_rows import TotalCounts
-from tidegate.store.rows import DeadLetterRow, QueueStats, WorkerRow
+from tidegate.store.rows import DeadLetterRow, QueueStats
 from tidegate.store.schedule_rows import ScheduleRow
 from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
+from tidegate.store.worker_rows import WorkerRow
 
 
 @dataclass(frozen=True, slots=True)

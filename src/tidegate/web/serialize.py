@@ -13,13 +13,14 @@ from tidegate.limits.pauses import Pause
 from tidegate.store.access import AuditEntry
 from tidegate.store.history_rows import DeathCountRow, FailureGroupRow
 from tidegate.store.live_workers import is_live, late_seconds
-from tidegate.store.rows import DeadLetterRow, HistoryRow, QueueStats, StoredResult, TaskRow, WorkerRow
+from tidegate.store.rows import DeadLetterRow, HistoryRow, QueueStats, StoredResult, TaskRow
+from tidegate.store.worker_rows import WorkerRow
+from tidegate.web.control_schemas import PauseOut
 from tidegate.web.schemas import (
     AuditOut,
     DeadLetterOut,
     DrainOut,
     ErrorOut,
-    PauseOut,
     ProgressOut,
     QueueOut,
     RunOut,

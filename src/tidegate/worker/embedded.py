@@ -22,7 +22,7 @@ from typing import Self
 from tidegate._version import __version__
 from tidegate.errors import StoreError
 from tidegate.schedule.declared import DECLARE_SECONDS, ScheduleDeclarer
-from tidegate.store.rows import EMBEDDED_WORKER_NAME, NewWorker
+from tidegate.store.worker_rows import EMBEDDED_WORKER_NAME, NewWorker
 from tidegate.worker import report, scratch
 from tidegate.worker.application import Application
 from tidegate.worker.backoff_delay import BackoffDelay

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tidegate.errors import TidegateError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import WorkerRow
+from tidegate.store.worker_rows import WorkerRow
 
 log = logging.getLogger("tidegate.worker")
 

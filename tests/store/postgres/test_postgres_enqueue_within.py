@@ -26,7 +26,8 @@ from tidegate.errors import ArgumentsError, ConfigError, KeyConflictError, Optio
 from tidegate.internals import core_of
 from tidegate.store.postgres import enqueue_within
 from tidegate.store.postgres.roles import role
-from tidegate.store.rows import ClaimRequest, CrashPolicy, NewWorker, TaskFilter
+from tidegate.store.rows import ClaimRequest, CrashPolicy, TaskFilter
+from tidegate.store.worker_rows import NewWorker
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "apps"))
 from joining import make_app

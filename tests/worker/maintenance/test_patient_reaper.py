@@ -12,9 +12,9 @@ import apsw
 import pytest
 
 from support import until
-from tidegate.store.rows import NewWorker
 from tidegate.store.sqlite.lock import FileLock
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.worker_rows import NewWorker
 from tidegate.worker import scratch
 from tidegate.worker.maintenance.reaper import Reaper
 

@@ -16,7 +16,7 @@ from support import all_final, load_app, until
 from tidegate import State
 from tidegate.internals import core_of
 from tidegate.store.postgres.roles import role
-from tidegate.store.rows import NewWorker
+from tidegate.store.worker_rows import NewWorker
 from tidegate.worker.supervisor.connections import log_connections, open_supervising
 
 WORKERS = 6

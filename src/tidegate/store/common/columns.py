@@ -18,7 +18,8 @@ from tidegate.domain.redaction import redact
 from tidegate.domain.spec import Priority
 from tidegate.limits.admission import Admission
 from tidegate.store.orphans import Orphan
-from tidegate.store.rows import ClaimedTask, CrashPolicy, DeadLetterRow, WorkerRow
+from tidegate.store.rows import ClaimedTask, CrashPolicy, DeadLetterRow
+from tidegate.store.worker_rows import WorkerRow
 
 PRIORITIES = tuple(Priority)
 """Priorities by their stored number."""

@@ -11,7 +11,7 @@ from tidegate.store.common.columns import StoredOrphan, StoredWorker, build_orph
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
 from tidegate.store.orphans import REAPER_WORKER_ID, Orphan, ReaperPass
-from tidegate.store.rows import NewWorker, WorkerRow
+from tidegate.store.worker_rows import NewWorker, WorkerRow
 
 
 async def add_worker(db: Session, worker: NewWorker) -> None:

@@ -7,15 +7,9 @@ from typing import Protocol
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
 from tidegate.store.orphans import Orphan, ReaperPass
-from tidegate.store.rows import (
-    CancelRequest,
-    ClaimRequest,
-    ClaimResult,
-    NewWorker,
-    ProgressUpdate,
-    WorkerRow,
-)
+from tidegate.store.rows import CancelRequest, ClaimRequest, ClaimResult, ProgressUpdate
 from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk, StreamHead
+from tidegate.store.worker_rows import NewWorker, WorkerRow
 
 
 class Work(Protocol):

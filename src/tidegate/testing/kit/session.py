@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate._version import __version__
-from tidegate.store.rows import NewWorker
+from tidegate.store.worker_rows import NewWorker
 from tidegate.testing.kit.application import KitApplication
 from tidegate.testing.kit.clock import KitClock
 from tidegate.testing.kit.loop_time import LoopTime, context_of, is_routine, is_sleep

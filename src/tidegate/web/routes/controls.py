@@ -12,6 +12,13 @@ from tidegate.operations.pauses import require_declared
 from tidegate.store.controls import ControlRow
 from tidegate.store.protocol import Store
 from tidegate.web.api_context import ApiContext, json_response
+from tidegate.web.control_schemas import (
+    ControlOut,
+    ControlReportOut,
+    ControlResult,
+    ControlsOut,
+    RateLimitOut,
+)
 from tidegate.web.protected_routes import (
     OPERATORS,
     READERS,
@@ -21,7 +28,6 @@ from tidegate.web.protected_routes import (
     principal_of,
 )
 from tidegate.web.request_schemas import RateLimitRequest, ReloadRequest, SetPoolRequest, WorkerRequest
-from tidegate.web.schemas import ControlOut, ControlReportOut, ControlResult, ControlsOut, RateLimitOut
 
 _MAY_CHANGE = AccessRule(OPERATORS, all_tenants=True)
 _STORED = {202: ResponseSpec("It is stored, and applied within about a second", ControlResult)}

@@ -9,6 +9,7 @@ from tidegate.domain.readers import name_option
 from tidegate.limits.pauses import PauseKind
 from tidegate.operations.pauses import require_declared
 from tidegate.web.api_context import ApiContext, json_response
+from tidegate.web.control_schemas import PauseResult, PausesOut
 from tidegate.web.protected_routes import (
     OPERATORS,
     READERS,
@@ -18,7 +19,6 @@ from tidegate.web.protected_routes import (
     principal_of,
 )
 from tidegate.web.request_schemas import PauseFunctionRequest, PauseQueueRequest
-from tidegate.web.schemas import PauseResult, PausesOut
 from tidegate.web.serialize import to_pause_out
 
 _MAY_PAUSE = AccessRule(OPERATORS, all_tenants=True)

@@ -13,7 +13,7 @@ from tidegate.domain.retention import Retention
 from tidegate.errors import StoreError
 from tidegate.schedule.firing import ScheduleFirer
 from tidegate.store.protocol import Store
-from tidegate.store.rows import WorkerRow
+from tidegate.store.worker_rows import WorkerRow
 from tidegate.worker.maintenance.alert_jobs import AlertJobs
 from tidegate.worker.maintenance.capacity import CapacityWatch
 from tidegate.worker.maintenance.job import MaintenanceJob

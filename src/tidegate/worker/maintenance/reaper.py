@@ -10,7 +10,7 @@ from tidegate.domain.outcome import Dead, Outcome
 from tidegate.policy.crash import crash_limit_after, decide_orphan
 from tidegate.store.orphans import Orphan, ReaperPass
 from tidegate.store.protocol import Store
-from tidegate.store.rows import WorkerRow
+from tidegate.store.worker_rows import WorkerRow
 
 log = logging.getLogger("tidegate.maintenance")
 PAGE_SIZE = 500

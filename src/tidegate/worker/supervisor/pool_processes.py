@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tidegate._version import __version__
 from tidegate.store.controls import WantedSettings
 from tidegate.store.protocol import Store
-from tidegate.store.rows import NewWorker
+from tidegate.store.worker_rows import NewWorker
 from tidegate.worker.settings import Pool, Timings
 from tidegate.worker.supervisor.crash_loop import CrashLoopDetector
 from tidegate.worker.supervisor.pool_process import PoolProcess

@@ -11,7 +11,7 @@ from store_build import START, Build, SettableClock, retrying, succeeded
 
 from tidegate.domain.outcome import Charge, Counters, Released
 from tidegate.store.protocol import Store
-from tidegate.store.rows import NewWorker, WorkerRow
+from tidegate.store.worker_rows import NewWorker, WorkerRow
 
 
 async def test_a_worker_is_listed_as_it_was_registered(build: Build) -> None:

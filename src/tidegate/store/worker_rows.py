@@ -1,0 +1,51 @@
+"""The values of worker rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EMBEDDED_WORKER_NAME = "embedded"
+"""The name of every embedded worker: one that runs inside another process."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewWorker:
+    """One pool process that is about to start."""
+
+    id: str
+    """A new UUID for each process start; it is never used again."""
+    name: str
+    pool: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    lease_seconds: float
+    version: str = ""
+    application: str = ""
+    """The reference under which its manifest is stored; empty if it stores none."""
+    schedule_set: str = ""
+    """The fingerprint of the set of schedules that its application declares; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """One pool process as stored."""
+
+    id: str
+    name: str
+    pool: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    started_at: float
+    heartbeat_at: float
+    expires_at: float
+    retired_at: float | None
+    running: int
+    version: str = ""
+    application: str = ""
+    """The reference under which its manifest is stored; empty if unknown."""
+    code: str = ""
+    """The version of its code: a hash of its functions; empty if it has not reported it yet."""
