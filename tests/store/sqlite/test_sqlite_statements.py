@@ -73,11 +73,14 @@ def test_only_redrive_leaves_a_final_state() -> None:
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
 def test_columns_are_named_and_every_statement_is_used(file: Path) -> None:
     text = file.read_text()
+    if file.stem == "task_tables":  # an export takes the columns of any table
+        text = text.replace("SELECT *\n", "")
     assert not re.search(r"SELECT \*|\bt\.\*|count\(\*\).*,.*\*", re.sub(r"count\(\*\)", "", text))
     folders = (FOLDER.parent, FOLDER.parent.parent / "common")
     python = "".join(source.read_text() for folder in folders for source in folder.glob("*.py"))
     for name in load(file.stem):
-        assert f'"{name}"' in python or file.stem in (
+        used = name.removeprefix("has_") if name.startswith("has_old_") else name  # by `f"has_{name}"`
+        assert f'"{used}"' in python or file.stem in (
             "check_integrity",
             "list_tasks",
             "purge",
@@ -96,7 +99,8 @@ def empty() -> apsw.Connection:
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
 def test_every_statement_is_valid_and_documents_its_parameters(file: Path, empty: apsw.Connection) -> None:
-    for name, sql in load(file.stem).items():
+    for name, statement in load(file.stem).items():
+        sql = statement.replace("task_table", "result").replace("task_key", "task_id")
         found = apsw.ext.query_info(empty, sql)
         head = " ".join(re.findall(r"^-- (.*)$", sql, re.M))
         if file.stem == "list_tasks":

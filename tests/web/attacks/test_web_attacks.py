@@ -227,7 +227,7 @@ async def test_other_requests_get_their_turn_while_a_large_batch_is_checked(app:
     asked = [msgspec.Raw(one)] * 200
     offload = Offload()
     checking = asyncio.ensure_future(
-        Submitter(core_of(app)).prepare_many(asked, Principal("somebody", Role.SUBMITTER, None), offload)
+        Submitter(core_of(app)).prepare_many(asked, Principal("somebody", Role.SUBMITTER, None), offload, {})
     )
     turns = 0
     while not checking.done():

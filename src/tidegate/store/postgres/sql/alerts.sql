@@ -31,7 +31,7 @@ RETURNING p.number, p.started_at, p.usual, p.usual_at
 
 -- name: end
 -- Only if no later pass has begun.
--- 1 number of the pass, 2 at, 3 JSON of what is usual or NULL to keep it
+-- 1 number of the pass, 2 at, 3 usual values as JSON or NULL to keep them
 UPDATE /*schema*/alert_pass
 SET
     finished_at = /*schema*/moment($2),

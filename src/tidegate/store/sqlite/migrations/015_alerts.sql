@@ -12,7 +12,7 @@ CREATE TABLE alert_pass (
     finished_at REAL,                    -- when a pass last ended
     usual       TEXT NOT NULL DEFAULT '', -- JSON of what is usual, which the rules compare with
     usual_at    REAL                     -- when it was computed
-);
+) WITHOUT ROWID;
 
 -- One row for each time that a rule's condition held: `pending` until it has held for long enough, then `open`, then
 -- `ended`.

@@ -98,7 +98,7 @@ ORDER BY decided_at, schedule, at
 LIMIT ?2
 
 -- name: last_successes
--- When the latest task of each schedule that succeeded ended, among those of its last 20 ticks.
+-- When the latest task of each schedule that succeeded ended, among those of its latest twenty ticks.
 SELECT s.name, max(a.finished_at)
 FROM schedule AS s
 CROSS JOIN archive AS a ON a.task_id IN (
