@@ -6,8 +6,8 @@
 
 PYTHON ?= python3
 ARGS ?=
-# Test processes at once. On two cores four are right: half of a test's time is spent waiting for other processes.
-WORKERS ?= 4
+# Test processes at once: one a core. With two a core the tests that wait for processes run into their limits.
+WORKERS ?= logical
 # The most seconds of a run of `make test` that the tests of one folder may take; 0 for no limit.
 FOLDER_SECONDS ?= 45
 # What `make test-quick` runs: rules, both stores' contract on SQLite, and the engine in one process.
@@ -67,10 +67,10 @@ demo: setup
 	@.venv/bin/tidegate demo $(ARGS)
 
 test: setup
-	@$(PYTEST) -n $(WORKERS) --folder-seconds $(FOLDER_SECONDS) $(ARGS)
+	@$(PYTEST) -n $(WORKERS) --maxprocesses 4 --folder-seconds $(FOLDER_SECONDS) $(ARGS)
 
 test-quick: setup
-	@$(PYTEST) -n $(WORKERS) -k "not postgres and not process and not demo and not examples" $(QUICK) $(ARGS)
+	@$(PYTEST) -n $(WORKERS) --maxprocesses 4 -k "not postgres and not process and not demo and not examples" $(QUICK) $(ARGS)
 
 test-browser: setup
 	@$(PYTEST) -m browser $(ARGS)
