@@ -3,6 +3,9 @@
 Each pass reads what became final since the last one ended, and a little more: a transaction may commit after
 its moment. The message's id follows from task, run and sink, so what is read twice is stored once. The
 messages are stored with the end of the pass, all or nothing, so none is lost if the process dies.
+
+The first pass reads the same little more, so that a task that ends before it, in the first seconds of a new
+installation, is sent too. A sink that is set up later gets as much.
 """
 
 from __future__ import annotations
@@ -28,12 +31,13 @@ async def read_task_messages(
     Args:
         store: Has the tasks.
         sinks: Those that want none cost nothing.
-        since: When the last pass ended; None if there was none, so that nothing old is sent.
+        since: When the last pass ended; None if there was none: nothing older than the overlap is sent.
         now: The present moment.
     """
     wanted = [sink for sink in sinks if sink.tasks.states]
-    if not wanted or since is None:
+    if not wanted:
         return []
+    since = now if since is None else since
     states = {state for sink in wanted for state in sink.tasks.states}
     found = []
     async for task in _final_tasks(store, states, since - OVERLAP_SECONDS, now):

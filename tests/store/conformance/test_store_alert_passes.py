@@ -290,6 +290,7 @@ async def test_a_sink_gets_each_final_task_that_it_wants_once(
     passes = Evaluator(store, clock, AlertSettings(sinks=(LogSink("log", sends_alerts=False, tasks=wanted),)))
     worker = await build.worker(lease=1e6)
     before = await build.in_state(State.DEAD, queue="main")
+    clock.advance(task_messages.OVERLAP_SECONDS)
     await passes.step()
     lost, done = await build.running(2, worker=worker, queue="main", args=b'{"key":"secret"}')
     await build.in_state(State.CANCELLED, queue="main")
@@ -306,6 +307,20 @@ async def test_a_sink_gets_each_final_task_that_it_wants_once(
     await passes.step()
     assert len(passes.messages) == 3
     assert len({each.id for each in passes.messages}) == 3
+
+
+async def test_a_task_that_becomes_final_shortly_before_the_first_pass_is_sent_once(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    """A new installation runs tasks before anything evaluates alerts."""
+    wanted = TaskMessages(("dead", "succeeded"))
+    passes = Evaluator(store, clock, AlertSettings(sinks=(LogSink("log", sends_alerts=False, tasks=wanted),)))
+    early = {("task.dead", await build.in_state(State.DEAD, queue="main"))}
+    early.add(("task.succeeded", await build.in_state(State.SUCCEEDED, queue="main")))
+    await passes.step(20)
+    found = [(each.kind, msgspec.json.decode(each.body)["data"]["task_id"]) for each in passes.messages]
+    assert len(found) == 2
+    assert set(found) == early
 
 
 async def test_final_tasks_of_more_than_a_page_are_all_sent_also_after_a_time_without_passes(
