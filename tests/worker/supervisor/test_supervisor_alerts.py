@@ -83,7 +83,8 @@ def enqueue(folder: Path, count: int) -> None:
 
 def live_workers(folder: Path) -> int:
     with contextlib.closing(apsw.Connection(str(folder / "queue.db"), flags=apsw.SQLITE_OPEN_READONLY)) as db:
-        return next(iter(db.execute("SELECT count(*) FROM worker")))[0]
+        # The reapers' own row is retired from the start, and may come before any worker's.
+        return next(iter(db.execute("SELECT count(*) FROM worker WHERE retired_at IS NULL")))[0]
 
 
 def about(receiver: Receiver, rule: str) -> list[tuple[Received, Any]]:
