@@ -243,7 +243,10 @@ async def test_a_stream_ends_when_its_token_is_revoked(app: Tidegate) -> None:
             assert (socket.close_code, socket.close_reason) == (1008, "token")
 
 
-async def test_a_valid_token_is_cached_between_store_reads(app: Tidegate) -> None:
+@pytest.mark.parametrize(("token_memory", "reads"), [(600.0, 1), (0.0, 20)])
+async def test_a_valid_token_is_cached_between_store_reads(
+    app: Tidegate, token_memory: float, reads: int
+) -> None:
     token = await make(app, Role.VIEWER)
     asked = 0
     real = core_of(app).store.find_token
@@ -254,10 +257,11 @@ async def test_a_valid_token_is_cached_between_store_reads(app: Tidegate) -> Non
         return await real(digest)
 
     core_of(app).store.find_token = counted  # type: ignore[method-assign]
-    async with served(app) as api, api.client(token) as client:
+    async with served(app, token_memory=token_memory) as api, api.client(token) as client:
         for _ in range(20):
             assert (await client.get("/api/v1/functions")).status_code == 200
-    assert asked == 1
+    assert asked == reads
+    assert WebSettings().token_memory > 0
 
 
 @pytest.mark.parametrize(
