@@ -75,6 +75,7 @@ def test_every_setting_of_a_pool_is_on_the_page_with_its_default():
         "child_runs": str(default.child_runs),
         "fatal_errors": json.dumps(default.fatal_errors),
         "overlap": "false",
+        "event_loop": default.event_loop,
         "strict": "false",
         "shares": f"{{ {shares} }}",
     }
