@@ -8,8 +8,9 @@
   `<!-- terminal: worker, Ctrl-C first -->` interrupts that command first.
 - `<!-- not run: the reason -->`: it is left out.
 
-In commands, `ID` is the dead letter that failed last (`tidegate dead …`), else the newest task. Ports are replaced by
-free ones, so that several pages can be done at once.
+In commands, `ID` is the dead letter that failed last (`tidegate dead …`), else the newest task. Each fingerprint of a
+page stands for a group of failures of the store. Ports are replaced by free ones, so that several pages can be done at
+once.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from pages import Block, all_blocks
 _SECONDS = 180.0
 """Time for one command, and for what a terminal must print."""
 _PORT = re.compile(r"(?:(?<=127\.0\.0\.1:)|(?<=localhost:)|(?<=--port ))\d{4,5}")
+_FINGERPRINT = re.compile(
+    r"(?:(?<=--fingerprint )|(?<=--reviewed )|(?<=resolve )|(?<=mute )|(?<=reopen ))[0-9a-f]{8}\b"
+)
 _READING = (
     "tidegate status",
     "tidegate tasks ls",
@@ -67,6 +71,7 @@ class Session:
     directory: Path
     environment: dict[str, str] = field(default_factory=dict)
     _ports: dict[str, str] = field(default_factory=dict)
+    _fingerprints: dict[str, str] = field(default_factory=dict)
     _terminals: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __enter__(self) -> Session:
@@ -224,16 +229,29 @@ class Session:
         return _PORT.sub(lambda found: self.port(found[0]), text)
 
     def _ready(self, line: str) -> str:
-        """Return a command with free ports, and the id of a task for `ID`."""
+        """Return a command with free ports, fingerprints of the store, and the id of a task for `ID`."""
         if re.match(r"tidegate web\b", line) and "--port" not in line:
             line += " --port 4180"
         line = self._with_free_ports(line)
+        line = _FINGERPRINT.sub(lambda found: self._fingerprint(found[0]), line)
         if re.search(r"\bID\b", line):
             line = re.sub(r"\bID\b", self._task_id(dead="tidegate dead" in line), line)
         return line
 
     def _task_id(self, *, dead: bool) -> str:
         command = ["dead", "ls"] if dead else ["tasks", "ls"]
+        return str(self._listed(*command)[0]["task_id"])
+
+    def _fingerprint(self, shown: str) -> str:
+        """Return the first digits of the group that stands for a fingerprint that the page names."""
+        if shown not in self._fingerprints:
+            digits = [str(group["fingerprint"])[:8] for group in self._listed("dead", "groups")]
+            free = [each for each in digits if each not in self._fingerprints.values()]
+            assert free, f"no group of failures is left to stand for {shown}"
+            self._fingerprints[shown] = free[0]
+        return self._fingerprints[shown]
+
+    def _listed(self, *command: str) -> list[dict[str, object]]:
         listed = subprocess.run(
             ["tidegate", *command, "--json"],
             cwd=self.directory,
@@ -243,7 +261,7 @@ class Session:
             timeout=_SECONDS,
             check=True,
         )
-        return str(json.loads(listed.stdout.splitlines()[0])["task_id"])
+        return [json.loads(line) for line in listed.stdout.splitlines()]
 
 
 def commands_of(block: Block) -> list[Command]:

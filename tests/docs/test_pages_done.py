@@ -43,7 +43,7 @@ async def check(text: str) -> str:
 
 
 def _with_dead_letters(session: Session) -> None:
-    """A queue with a worker and three dead letters."""
+    """A queue with a worker and three dead letters in two groups."""
     session.write("app.py", FAILING)
     session.write("tidegate.toml", 'app = "app:app"\n')
     session.enter("tidegate worker", terminal="worker")
@@ -60,7 +60,7 @@ def _with_a_database(session: Session) -> None:
 SET_UP: dict[str, Callable[[Session], None]] = {
     "alerts": _with_a_database,
     "control-live": _with_a_database,
-    "know-what-happened": _with_a_database,
+    "know-what-happened": _with_dead_letters,
     "operate": _with_dead_letters,
     "watch-and-scale": _with_a_database,
 }
