@@ -9,7 +9,28 @@ from tools.reference.fields import docstrings_of_class
 from tools.reference.markdown import anchor, table
 
 from tidegate import Tidegate
-from tidegate.web import create_app, request_schemas, schemas
+from tidegate.web import (
+    alert_schemas,
+    control_schemas,
+    create_app,
+    history_schemas,
+    operation_schemas,
+    request_schemas,
+    scaling_schemas,
+    schedule_schemas,
+    schemas,
+)
+
+_SCHEMAS = (
+    schemas,
+    request_schemas,
+    control_schemas,
+    history_schemas,
+    schedule_schemas,
+    scaling_schemas,
+    operation_schemas,
+    alert_schemas,
+)
 
 INTRODUCTION = """\
 # HTTP routes
@@ -91,7 +112,7 @@ def _schema(name: str, schema: Document) -> Iterator[str]:
 
 def _docstrings(name: str) -> dict[str, str]:
     """Return what the class of a schema says of its fields."""
-    kind = getattr(schemas, name, None) or getattr(request_schemas, name, None)
+    kind = next((kind for each in _SCHEMAS if (kind := getattr(each, name, None)) is not None), None)
     return {} if kind is None else docstrings_of_class(kind)
 
 
