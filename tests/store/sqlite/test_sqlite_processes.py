@@ -14,7 +14,8 @@ from sqlite_support import integrity
 WORKER = """
 import asyncio, sys, uuid
 from tidegate.domain.outcome import FinishStatus, Succeeded
-from tidegate.store.rows import ClaimRequest, CrashPolicy, NewWorker
+from tidegate.store.rows import ClaimRequest, CrashPolicy
+from tidegate.store.worker_rows import NewWorker
 from tidegate.store.sqlite.store import SqliteStore
 
 async def main(path, log, total):
