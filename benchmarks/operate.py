@@ -69,7 +69,7 @@ _CHANNEL = "'q' || (i % 20), 'app:f' || (i % 20)"
 
 
 def _tally(*, minutes: int) -> tuple[str, str]:
-    """Return the SQL that counts seven tasks of each channel every so many minutes."""
+    """Return the SQL that counts seven tasks of each channel in every period of minutes."""
     at = f"{{minute}} - i / {CHANNELS} * {minutes}"
     return (
         """INSERT INTO {schema}tally (

@@ -1,4 +1,4 @@
-"""A web server on this machine that records what it gets, and answers as a test tells it."""
+"""A web server on this machine that records what it gets, and gives the answers that a test sets."""
 
 from __future__ import annotations
 

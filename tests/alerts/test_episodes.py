@@ -1,4 +1,4 @@
-"""One alert and one end for each episode, whatever the values do."""
+"""Each episode has one alert and one end, for any values."""
 
 from __future__ import annotations
 

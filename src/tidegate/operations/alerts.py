@@ -37,7 +37,7 @@ from tidegate.store.alert_rows import (
 from tidegate.store.protocol import Store
 
 STALE_PASSES = 8.0
-"""After so many intervals without a pass, nothing evaluates alerts any more."""
+"""If no pass was made for this many intervals, no process evaluates alerts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ async def post(
     allowed_hosts: Sequence[str],
     method: str = "POST",
 ) -> Response:
-    """Send a request and return the response, whatever its status. Its body is not read.
+    """Send a request and return the response with any status. The body of the response is not read.
 
     Args:
         url: An http or https URL.

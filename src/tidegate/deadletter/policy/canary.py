@@ -14,7 +14,7 @@ SHARE = 0.01
 
 
 def canary_size(letters: int) -> int:
-    """Return the size of the canary of so many letters."""
+    """Return how many of this number of letters the canary has."""
     return min(letters, max(LEAST, math.ceil(letters * SHARE)))
 
 

@@ -16,7 +16,7 @@ from tidegate.domain.text import counted, format_duration
 from tidegate.store.operation_rows import FirstTry
 
 LEAST_JUDGED = 20
-"""After the canary, a group is judged by its latest first attempts once it has so many."""
+"""After the canary, a group is judged once this many of its latest first attempts have ended."""
 
 
 class Verdict(StrEnum):

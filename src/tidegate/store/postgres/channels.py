@@ -21,8 +21,8 @@ FULL_PEEK_SECONDS = 1.0
 """Interval between two scans without bounds."""
 
 PEEK_REUSE_SECONDS = 0.02
-"""If a scan found only one channel, and its tasks fill all slots, large claims reuse this result for so many
-seconds. A more urgent task in another channel waits at most this much longer."""
+"""If a scan found only one channel, and its tasks fill all slots, large claims reuse this result for this
+many seconds. A more urgent task in another channel waits at most this much longer."""
 
 LARGE_CLAIM = 200
 """A claim for at least this many slots reuses a channel; a smaller claim scans each time."""
