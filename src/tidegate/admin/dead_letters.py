@@ -205,7 +205,9 @@ class DeadLetterAdmin:
     async def mute(
         self, fingerprint: str, *, duration: Seconds | None = None, note: str = "", by: str = ""
     ) -> None:
-        """Mute a group of failures: its deaths are counted, and nobody is alerted.
+        """Mute a group of failures: the daily summary does not list it as unresolved.
+
+        Its deaths are counted, also by the alerts of its queue.
 
         Args:
             fingerprint: Of the group, or its first digits.

@@ -44,7 +44,11 @@ def resolve_command(fingerprints: Sequence[str], note: str, location: StoreLocat
 def mute_command(
     fingerprints: Sequence[str], duration: str | None, note: str, location: StoreLocation
 ) -> None:
-    """Mute groups of failures, for good or for a time. Their deaths are counted, and nobody is alerted."""
+    """Mute groups of failures, for good or for a time.
+
+    Their deaths are counted, but the daily summary does not list the groups as unresolved. To mute the alert
+    of their queue: `tidegate alerts mute dead_surge QUEUE`.
+    """
 
     async def mute() -> None:
         async with opened_store(location) as store:

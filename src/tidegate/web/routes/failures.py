@@ -41,12 +41,13 @@ _MARKED = {200: ResponseSpec("The state", GroupStateOut)}
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     """Register the routes."""
-    _add_group_routes(api, context)
+    _add_group_route(api, context)
+    _add_mark_routes(api, context)
     _add_unknown_routes(api, context)
     _add_summary_route(api, context)
 
 
-def _add_group_routes(api: ProtectedRouter, context: ApiContext) -> None:
+def _add_group_route(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route(
         "GET",
         "/api/v1/dead-letters/groups",
@@ -86,6 +87,8 @@ def _add_group_routes(api: ProtectedRouter, context: ApiContext) -> None:
             msgspec.convert({"groups": [group_fields(each) for each in found]}, FailureGroupsOut)
         )
 
+
+def _add_mark_routes(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route(
         "POST",
         "/api/v1/dead-letters/groups/{fingerprint}/resolve",
@@ -108,7 +111,7 @@ def _add_group_routes(api: ProtectedRouter, context: ApiContext) -> None:
         responses=_MARKED,
     )
     async def mute_group(request: Request, fingerprint: Digits) -> Response:
-        """Mute a group: its deaths are counted, and nobody is alerted."""
+        """Mute a group: its deaths are counted, but the daily summary does not list it as unresolved."""
         asked = await context.read_body(request, MuteFailureRequest)
         found = await failure_groups.mute(
             await context.store(),
