@@ -32,17 +32,21 @@ _DONE = {200: ResponseSpec("The result for each task: `done`, `refused` or `unkn
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     """Register the routes."""
-    _add_read_routes(api, context)
+    _add_list_route(api, context)
+    _add_export_route(api, context)
     _add_action_routes(api, context)
 
 
-def _add_read_routes(api: ProtectedRouter, context: ApiContext) -> None:
-    async def chosen(request: Request, labels: list[str] | None, **filters: str | None) -> TaskFilter:
-        """Return the filter; a token of a tenant sees its own dead letters only."""
-        filters["tenant"] = principal_of(request).tenant or filters.get("tenant")
-        given = DeadLetterFilters(labels=labels_of(labels), **filters)  # type: ignore[typeddict-item]
-        return await task_filter(await context.store(), given)
+async def _filter_of(
+    store: Store, request: Request, labels: list[str] | None, **filters: str | None
+) -> TaskFilter:
+    """Return the filter; a token of a tenant sees its own dead letters only."""
+    filters["tenant"] = principal_of(request).tenant or filters.get("tenant")
+    given = DeadLetterFilters(labels=labels_of(labels), **filters)  # type: ignore[typeddict-item]
+    return await task_filter(store, given)
 
+
+def _add_list_route(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route(
         "GET",
         "/api/v1/dead-letters",
@@ -64,8 +68,9 @@ def _add_read_routes(api: ProtectedRouter, context: ApiContext) -> None:
         limit: Limit = 50,
     ) -> Response:
         """Return one page of dead letters, the latest failure first."""
-        limit = min(limit, context.settings.page_limit)
-        which = await chosen(
+        limit, store = min(limit, context.settings.page_limit), await context.store()
+        which = await _filter_of(
+            store,
             request,
             label,
             queue=queue,
@@ -77,12 +82,14 @@ def _add_read_routes(api: ProtectedRouter, context: ApiContext) -> None:
             since=since,
             before=before,
         )
-        dead_letters = await (await context.store()).list_dead_letters(which, after=after, limit=limit)
+        dead_letters = await store.list_dead_letters(which, after=after, limit=limit)
         following = dead_letters[-1].task_id if len(dead_letters) == limit else None
         return json_response(
             DeadLetterPage([to_dead_letter_out(dead_letter) for dead_letter in dead_letters], following)
         )
 
+
+def _add_export_route(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route(
         "GET",
         "/api/v1/dead-letters/export",
@@ -105,7 +112,9 @@ def _add_read_routes(api: ProtectedRouter, context: ApiContext) -> None:
 
         A response that ends without a line `{"complete":true,…}` was cut off.
         """
-        which = await chosen(
+        store = await context.store()
+        which = await _filter_of(
+            store,
             request,
             label,
             queue=queue,
@@ -117,7 +126,7 @@ def _add_read_routes(api: ProtectedRouter, context: ApiContext) -> None:
             since=since,
             before=before,
         )
-        return StreamingResponse(_lines(await context.store(), which), media_type="application/x-ndjson")
+        return StreamingResponse(_lines(store, which), media_type="application/x-ndjson")
 
 
 async def _lines(store: Store, which: TaskFilter) -> AsyncIterator[bytes]:
