@@ -1,0 +1,79 @@
+"""Steps: pieces of a task whose results are kept, so that a re-run does not do (or pay for) them again."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+
+KEY_LENGTH = 200
+"""The most characters of a step's name, and of its explicit key."""
+
+
+class StepState(StrEnum):
+    """What the store knows of a step."""
+
+    OPEN = "open"
+    """A run has begun it, and no answer is recorded. If that run is over, the step is in doubt."""
+    DONE = "done"
+    """Its result is recorded."""
+    FAILED = "failed"
+    """It definitely failed, or a person allowed it to be repeated. The next run may begin it again."""
+    REJECTED = "rejected"
+    """A person decided that it must not be repeated. The task cannot go on."""
+
+
+class OnDoubt(StrEnum):
+    """What a re-run does with a step in doubt: begun by an earlier run, and without a recorded answer."""
+
+    REPEAT = "repeat"
+    """Run it again, with the same idempotency key. The doubt is listed."""
+    ASK = "ask"
+    """Make the task a dead letter, until a person has decided."""
+    RECONCILE = "reconcile"
+    """Ask a function of the application what became of it."""
+
+
+class DoubtState(StrEnum):
+    """What became of a call in doubt."""
+
+    OPEN = "open"
+    """Nobody knows yet whether it was done."""
+    REPEATED = "repeated"
+    """It was done again. If the first call had been processed, it was paid twice."""
+    RECONCILED = "reconciled"
+    """The application found out what became of it."""
+    ANSWERED = "answered"
+    """Its answer came late, and is the result of the step."""
+    PAID_TWICE = "paid_twice"
+    """Its answer came after that of another run, whose result counts."""
+    ACCEPTED = "accepted"
+    """A person gave the result."""
+    REJECTED = "rejected"
+    """A person decided that it must not be repeated."""
+
+
+class DoubtAnswer(StrEnum):
+    """What a person decides about a call in doubt."""
+
+    REPEAT = "repeat"
+    ACCEPT = "accept"
+    REJECT = "reject"
+
+
+def step_key(name: str, fingerprint: bytes, position: int) -> str:
+    """Return the identity of a step within its task.
+
+    Args:
+        name: The step's name.
+        fingerprint: What the step was called with: its encoded arguments, or its explicit key.
+        position: Its number among the steps of its run with this name and fingerprint, from 1. Equal steps
+            may change places: their order under `asyncio.gather` does not matter.
+    """
+    digest = hashlib.sha256(name.encode() + b"\0" + fingerprint).hexdigest()[:32]
+    return f"{digest}:{position}"
+
+
+def idempotency_key(task_id: str, key: str) -> str:
+    """Return what identifies a step for a provider: ASCII, the same in each run, at most 90 characters."""
+    digest, _, position = key.partition(":")
+    return f"{task_id}:step:{position}:{digest[:16]}"

@@ -1,0 +1,82 @@
+"""The part of the store contract for steps: what a task has done already, and what is in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from tidegate.domain.step import DoubtAnswer, DoubtState
+from tidegate.store.rows import ActionStatus
+from tidegate.store.step_rows import BegunStep, DoubtRow, EndedStep, StepBegin, StepEnd, StepRow
+
+
+class Steps(Protocol):
+    """Recorded steps of tasks, and the ledger of doubts.
+
+    A step belongs to its task and is unique in it. It is open from its `StepBegin` to its `StepEnd`. If the
+    run of an open step is over, the step is in doubt: nobody knows whether it was done.
+    """
+
+    async def begin_steps(self, begins: Sequence[StepBegin]) -> list[BegunStep]:
+        """Record that runs are about to do these steps; return what became of each, in order.
+
+        A step is begun if it is new, if it failed, or if it is in doubt and its `on_doubt` is `repeat`. Each
+        doubt that is found has an entry in the ledger. A begin that is recorded already is a resend and
+        changes nothing.
+        """
+
+    async def end_steps(self, ends: Sequence[StepEnd]) -> list[EndedStep]:
+        """Record how these steps ended; return what became of each, in order.
+
+        The first result of a step is the only one. A run that comes later gets `ALREADY` with that result,
+        and its own call is entered in the ledger as paid twice.
+        """
+
+    async def read_steps(
+        self, task_id: str, *, with_data: bool = True, max_bytes: int | None = None
+    ) -> list[StepRow]:
+        """Return the steps of a task, in the order in which they were first begun.
+
+        Args:
+            task_id: The task.
+            with_data: Whether results are returned too.
+            max_bytes: Results larger than this are left out; None: none are.
+        """
+
+    async def find_doubts(self, limit: int = 500) -> int:
+        """Enter each open step whose run is over in the ledger; return how many there were.
+
+        If there are none, nothing is locked.
+        """
+
+    async def list_doubts(
+        self,
+        *,
+        state: DoubtState | None = DoubtState.OPEN,
+        task_id: str | None = None,
+        tenant: str | None = None,
+        after: int | None = None,
+        limit: int = 100,
+    ) -> list[DoubtRow]:
+        """Return entries of the ledger by id, starting after the id `after`.
+
+        A state of None means all states.
+        """
+
+    async def resolve_doubts(
+        self,
+        doubt_ids: Sequence[int],
+        answer: DoubtAnswer,
+        *,
+        data: bytes = b"",
+        codec: str = "",
+        by: str,
+        note: str = "",
+        tenant: str | None = None,
+    ) -> Mapping[int, ActionStatus]:
+        """Record what a person decided about these entries; return a status for each.
+
+        `repeat` lets the next run begin the step again, `accept` makes `data` its result, `reject` forbids it
+        to be done. Only open entries are resolved; the others keep what was decided first. The task is not
+        moved: the caller redrives it when none of its entries is open.
+        """

@@ -1,0 +1,143 @@
+"""The values of steps in the store: what runs begin and end, what is recorded, and the ledger of doubts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from tidegate.domain.outcome import Fence
+from tidegate.domain.step import DoubtState, OnDoubt, StepState
+
+
+class StepBegin(NamedTuple):
+    """A run is about to do a step."""
+
+    fence: Fence
+    key: str
+    """The step's identity within the task, see `tidegate.domain.step.step_key`."""
+    attempt: int
+    """How often this run has begun the step, this time included. The store recognises a resend by it."""
+    name: str
+    on_doubt: OnDoubt = OnDoubt.REPEAT
+    upstream: str = ""
+    """The upstream that it calls; empty if that is unknown."""
+
+
+class BeginStatus(StrEnum):
+    """The store's answer to a `StepBegin`."""
+
+    BEGUN = "begun"
+    """The run may do the step now."""
+    DONE = "done"
+    """The step has a result; nothing is to be done."""
+    IN_DOUBT = "in_doubt"
+    """An earlier run may have done it, and its `on_doubt` is `ask` or `reconcile`. Nothing was begun."""
+    REJECTED = "rejected"
+    """A person decided that it must not be done again."""
+    FENCED = "fenced"
+    """The run is no longer the task's current one. Nothing was written."""
+
+
+class BegunStep(NamedTuple):
+    """What became of a `StepBegin`."""
+
+    status: BeginStatus
+    data: bytes = b""
+    """The result of a step that is done."""
+    codec: str = ""
+    is_repeat: bool = False
+    """Whether a step in doubt was begun again."""
+
+
+class EndStatus(StrEnum):
+    """How a step ended, as its run reports it; and the store's answer."""
+
+    DONE = "done"
+    """It has a result."""
+    FAILED = "failed"
+    """It failed, and no call that it made is in doubt."""
+    IN_DOUBT = "in_doubt"
+    """It failed, and a call that it made may have been processed: the step stays open."""
+    ALREADY = "already"
+    """Answer only: the step has the result of another run. It is the one that counts."""
+    GONE = "gone"
+    """Answer only: there is no such step, or no such task any more. Nothing was written."""
+
+
+class StepEnd(NamedTuple):
+    """A run has done a step.
+
+    A result is recorded as long as the step is open, even if the run is no longer the task's current one: a
+    paid answer is never discarded. A failure is recorded only for the run and attempt that began the step
+    last.
+    """
+
+    fence: Fence
+    key: str
+    attempt: int
+    status: EndStatus
+    data: bytes = b""
+    codec: str = ""
+    cause: str = ""
+    """One line: why the step failed."""
+    upstream: str = ""
+    request_id: str = ""
+    """What the provider calls the request in doubt; empty if it did not say."""
+
+
+class EndedStep(NamedTuple):
+    """What became of a `StepEnd`."""
+
+    status: EndStatus
+    data: bytes = b""
+    """The result that counts, if it is another run's (`ALREADY`)."""
+    codec: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A recorded step of a task."""
+
+    key: str
+    name: str
+    state: StepState
+    run: int
+    """The run that began it last, or whose result it has."""
+    attempt: int
+    begun_at: float
+    """When it was begun last."""
+    ended_at: float | None
+    size: int
+    """The bytes of its result."""
+    data: bytes | None
+    """Its result, encoded; None if it has none, or if it was not asked for."""
+    codec: str
+    upstream: str
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtRow:
+    """An entry of the ledger of doubts: a call that was sent and has no definite answer."""
+
+    id: int
+    task_id: str
+    function: str
+    queue: str
+    tenant: str
+    step: str
+    """The step's name."""
+    key: str
+    run: int
+    attempt: int
+    state: DoubtState
+    on_doubt: OnDoubt
+    cause: str
+    upstream: str
+    request_id: str
+    sent_at: float
+    """When the step was begun."""
+    found_at: float
+    resolved_at: float | None
+    resolved_by: str
+    note: str
