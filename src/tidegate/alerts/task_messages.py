@@ -1,7 +1,7 @@
 """Messages about tasks that became final, for the sinks that want them.
 
-Each pass reads what became final since the last one ended, and a little more: a transaction may commit after
-its moment. The message's id follows from task, run and sink, so what is read twice is stored once. The
+Each pass reads from where the last one stopped reading, and a little more: a transaction may commit after its
+moment. The message's id follows from task, run and sink, so what is read twice is stored once. The
 messages are stored with the end of the pass, all or nothing, so none is lost if the process dies.
 
 The first pass reads the same little more, so that a task that ends before it, in the first seconds of a new
@@ -31,13 +31,14 @@ async def read_task_messages(
     Args:
         store: Has the tasks.
         sinks: Those that want none cost nothing.
-        since: When the last pass ended; None if there was none: nothing older than the overlap is sent.
+        since: Up to when the last pass has read; None if there was none: nothing older than the overlap is
+            sent. A moment ahead of `now` comes from a clock that was set back, and counts as `now`.
         now: The present moment.
     """
     wanted = [sink for sink in sinks if sink.tasks.states]
     if not wanted:
         return []
-    since = now if since is None else since
+    since = now if since is None else min(since, now)
     states = {state for sink in wanted for state in sink.tasks.states}
     found = []
     async for task in _final_tasks(store, states, since - OVERLAP_SECONDS, now):

@@ -135,7 +135,7 @@ class LastPass:
     """The process, for people."""
     started_at: float
     finished_at: float | None
-    """When a pass last ended; None if no pass has ended."""
+    """Up to when the last pass that ended has read: its start. None if no pass has ended."""
 
 
 @dataclass(frozen=True, slots=True)

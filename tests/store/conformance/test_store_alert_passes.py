@@ -20,7 +20,7 @@ from tidegate.domain.failure import CallFailure, Failure, Reason, Verdict
 from tidegate.domain.schedule import ScheduledTask, ScheduleRule
 from tidegate.domain.states import State
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
-from tidegate.store.alert_rows import ANY, ClaimedNotice
+from tidegate.store.alert_rows import ANY, ClaimedNotice, PassResult
 from tidegate.store.protocol import Store
 from tidegate.store.schedule_rows import NewSchedule
 
@@ -321,6 +321,36 @@ async def test_a_task_that_becomes_final_shortly_before_the_first_pass_is_sent_o
     found = [(each.kind, msgspec.json.decode(each.body)["data"]["task_id"]) for each in passes.messages]
     assert len(found) == 2
     assert set(found) == early
+
+
+async def test_a_task_that_becomes_final_during_a_long_pass_is_sent(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    """A pass reads up to its start, so the next one must read on from there, and not from its end."""
+    wanted = TaskMessages(("dead",))
+    passes = Evaluator(store, clock, AlertSettings(sinks=(LogSink("log", sends_alerts=False, tasks=wanted),)))
+    await passes.step()
+    clock.advance(STEP)
+    begun = await store.begin_alert_pass("slow", interval_seconds=STEP)
+    assert begun is not None
+    clock.advance(1.0)
+    late = await build.in_state(State.DEAD, queue="main")
+    clock.advance(2 * task_messages.OVERLAP_SECONDS)
+    assert await store.end_alert_pass(begun.number, PassResult())
+    await passes.step()
+    assert [msgspec.json.decode(each.body)["data"]["task_id"] for each in passes.messages] == [late]
+
+
+async def test_a_task_that_becomes_final_after_the_clock_was_set_back_is_sent(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    wanted = TaskMessages(("dead",))
+    passes = Evaluator(store, clock, AlertSettings(sinks=(LogSink("log", sends_alerts=False, tasks=wanted),)))
+    await passes.step()
+    clock.advance(-3_600.0)
+    died = await build.in_state(State.DEAD, queue="main")
+    await passes.step()
+    assert [msgspec.json.decode(each.body)["data"]["task_id"] for each in passes.messages] == [died]
 
 
 async def test_final_tasks_of_more_than_a_page_are_all_sent_also_after_a_time_without_passes(

@@ -39,7 +39,7 @@ class Alerts(Protocol):
         """
 
     async def get_last_alert_pass(self) -> LastPass:
-        """Return who made the latest pass, and when a pass last ended."""
+        """Return who made the latest pass, and up to when the last one that ended has read."""
 
     async def list_current_episodes(self) -> list[Episode]:
         """Return the pending and open episodes, oldest first."""

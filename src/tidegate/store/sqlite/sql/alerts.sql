@@ -29,11 +29,11 @@ WHERE p.next_at <= excluded.started_at
 RETURNING number, started_at, usual, usual_at
 
 -- name: end
--- Only if no later pass has begun.
+-- Only if no later pass has begun. What a pass has read ends at its start, so the next one reads on from there.
 -- 1 number of the pass, 2 at, 3 usual values as JSON or NULL to keep them
 UPDATE alert_pass
 SET
-    finished_at = ?2,
+    finished_at = started_at,
     usual = coalesce(?3, usual),
     usual_at = CASE WHEN ?3 IS NULL THEN usual_at ELSE ?2 END
 WHERE number = ?1
