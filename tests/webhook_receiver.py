@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,14 @@ class Receiver:
     status: int = 204
     headers: dict[str, str] = field(default_factory=dict)
     before_answer: Callable[[], None] = lambda: None
+
+    async def opened(self, rule: str) -> Received | None:
+        """Return the message that opens the alert of a rule, if it has come."""
+        for request in list(self.requests):
+            message = json.loads(request.body or b"{}")
+            if message.get("type") == "alert.opened" and message["data"]["rule"] == rule:
+                return request
+        return None
 
 
 @contextmanager

@@ -263,7 +263,8 @@ class Tidegate(Hooks, TaskAccess):
         """Return a worker that runs inside this process. Start it with `async with`.
 
         Use it in web processes, tests and notebooks. All its pools run in the event loop that starts it. A
-        thread renews their leases, so that a blocked loop does not lose them. If a lease is lost anyway, the
+        thread renews their leases, so that a blocked loop does not lose them; it also runs maintenance:
+        schedules, redrives, retention and the alerts of `tidegate.toml`. If a lease is lost anyway, the
         worker stops its tasks, writes no results for them, and starts again under new ids.
 
         Differences from `tidegate worker`:
@@ -284,7 +285,9 @@ class Tidegate(Hooks, TaskAccess):
 
         core = self._core
         served = core.pools if pools is None else pools_option(pools)
-        return EmbeddedWorker(core, served, timings or core.timings, may_restart=True)
+        return EmbeddedWorker(
+            core, served, timings or core.timings, may_restart=True, alerts=core.config.alerts
+        )
 
     async def aclose(self) -> None:
         """Close the store. Safe to repeat; the next use opens the store again."""

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
+from pathlib import Path
 
 import httpx2
 import pytest
+from standardwebhooks import Webhook
 
-from support import all_final
-from tidegate import Fixed, Operation, OperationState, State, Tidegate
+from support import FAST, all_final, until
+from tidegate import Fixed, Operation, OperationState, Pool, State, Tidegate
 from tidegate.testing.provider import ProviderSettings, SimulatedProvider
+from webhook_receiver import Receiver, receiving
 
 pytestmark = pytest.mark.anyio
 
 LETTERS = 60
+SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
+SETTINGS = f"""
+[alerts]
+interval = "1s"
+allow_hosts = ["127.0.0.1"]
+
+[alerts.sinks.ops]
+kind = "webhook"
+url = "{{url}}/hook"
+secret = "{SECRET}"
+"""
 
 
 async def ended(app: Tidegate, operation_id: str, within: float = 60.0) -> Operation:
@@ -28,9 +43,21 @@ async def ended(app: Tidegate, operation_id: str, within: float = 60.0) -> Opera
         await asyncio.sleep(0.05)
 
 
-async def test_a_redrive_stops_itself_while_the_provider_is_broken_and_completes_once_it_is_mended(
-    app: Tidegate,
+@pytest.mark.parametrize(
+    "store_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
+)
+async def test_a_broken_provider_raises_an_alert_stops_a_redrive_and_lets_it_complete_once_mended(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with receiving() as receiver:
+        (tmp_path / "tidegate.toml").write_text(SETTINGS.format(url=receiver.url))
+        monkeypatch.chdir(tmp_path)
+        app = Tidegate(store_url, timings=FAST, pools=[Pool(concurrency=10, poll_interval=0.05)])
+        await _story(app, receiver)
+        await app.aclose()
+
+
+async def _story(app: Tidegate, receiver: Receiver) -> None:
     async with SimulatedProvider(ProviderSettings()) as provider, httpx2.AsyncClient() as client:
 
         @app.task(name="t", max_attempts=1, backoff=Fixed(0.02))
@@ -45,6 +72,8 @@ async def test_a_redrive_stops_itself_while_the_provider_is_broken_and_completes
             ids = [handle.id for handle in handles]
             rows = await all_final(app, ids, within=50)
             assert {row.state for row in rows.values()} == {State.DEAD}
+            alert = await until(lambda: receiver.opened("dead_surge"), within=50, what="the alert came")
+            assert Webhook(SECRET).verify(alert.body, alert.headers)["data"]["subject"] == "default"
 
             calls = len(provider.ledger.calls())
             report = await app.admin.dead_letters.redrive(reason="network", by="ada")

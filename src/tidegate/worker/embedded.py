@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from tidegate._version import __version__
+from tidegate.alerts.settings import AlertSettings
 from tidegate.errors import StoreError
 from tidegate.schedule.declared import DECLARE_SECONDS, ScheduleDeclarer
 from tidegate.store.worker_rows import EMBEDDED_WORKER_NAME, NewWorker
@@ -46,6 +47,7 @@ class EmbeddedWorker:
         rng: For jitter.
         threaded: False runs heartbeat and maintenance in the same loop, which simulated time needs.
         may_restart: Whether it continues as a new worker after it lost its lease.
+        alerts: The settings of alerts; None to evaluate none.
     """
 
     def __init__(
@@ -57,10 +59,11 @@ class EmbeddedWorker:
         rng: random.Random | None = None,
         threaded: bool = True,
         may_restart: bool = False,
+        alerts: AlertSettings | None = None,
     ) -> None:
         self._rng = rng or random.Random()
         self._new_incarnation: Callable[[], _Incarnation] = functools.partial(
-            _Incarnation, app, tuple(pools), timings, self._rng, threaded=threaded
+            _Incarnation, app, tuple(pools), timings, self._rng, threaded=threaded, alerts=alerts
         )
         self._may_restart = may_restart
         self._incarnation = self._new_incarnation()
@@ -140,12 +143,14 @@ class _Incarnation:
         rng: random.Random,
         *,
         threaded: bool,
+        alerts: AlertSettings | None,
     ) -> None:
         self._app = app
         self._pools = {str(uuid.UUID(int=rng.getrandbits(128), version=4)): pool for pool in pools}
         self._timings = timings
         self._rng = rng
         self._threaded = threaded
+        self._alerts = alerts
         self.ids = tuple(self._pools)
         self._schedule_set = app.schedule_set()
         self._engines: list[Engine] = []
@@ -164,7 +169,9 @@ class _Incarnation:
             raise
         engines = {worker_id: self._engine(worker_id, pool) for worker_id, pool in self._pools.items()}
         self._engines = list(engines.values())
-        self._background = _BackgroundLoop(self._app, engines, self._timings, self._rng, declarer)
+        self._background = _BackgroundLoop(
+            self._app, engines, self._timings, self._rng, declarer, self._alerts
+        )
         try:
             await self._background.start(threaded=self._threaded)
             first, *others = self._engines
@@ -260,9 +267,11 @@ class _BackgroundLoop:
         timings: Timings,
         rng: random.Random,
         declarer: ScheduleDeclarer,
+        alerts: AlertSettings | None,
     ) -> None:
         self._app = app
         self._timings = timings
+        self._alerts = alerts
         self._engines = engines
         self._rng = rng
         self._engine_loop = asyncio.get_running_loop()
@@ -311,7 +320,14 @@ class _BackgroundLoop:
             rng=self._rng,
         )
         self._maintenance = MaintenanceLoop(
-            self._app.store, self._timings, self._app.retention, rng=self._rng, clock=clock
+            self._app.store,
+            self._timings,
+            self._app.retention,
+            rng=self._rng,
+            clock=clock,
+            on_retired=scratch.remove_for_lost_worker,
+            alerts=self._alerts,
+            kind="embedded worker",
         )
         self._maintenance.start()
         self._declaration.start()

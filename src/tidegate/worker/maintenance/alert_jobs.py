@@ -1,7 +1,7 @@
 """The jobs of alerts: one evaluates, one sends, one makes the daily summary.
 
-Supervisors, schedulers and `tidegate web` run them. Each process tries often. The store lets one of them make
-each pass, and gives each message to one of them.
+Supervisors, embedded workers, schedulers and `tidegate web` run them. Each process tries often. The store
+lets one of them make each pass, and gives each message to one of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AlertJobs:
     Args:
         store: An open store.
         settings: The rules and the sinks.
-        kind: What this process is, for people: `worker`, `scheduler` or `web`.
+        kind: What this process is, for people: `worker`, `embedded worker`, `scheduler` or `web`.
         rng: For ids and jitter.
     """
 
