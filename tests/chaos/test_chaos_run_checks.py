@@ -169,7 +169,7 @@ STALL_LIMIT = "crash 1 of 3, uncharged: did not answer for 4 s (stall limit)"
         ),
         TwoRunHistory(**RELEASE, faults=[fault(ChaosFaultKind.DRAIN, T + 0.5, SUPERVISOR, seconds=2.0)]),
         TwoRunHistory(
-            **RELEASE | {"why": "its child process had died before it began: killed by signal 9 (SIGKILL)"},
+            **RELEASE | {"why": "its child process died before the run began: killed by signal 9 (SIGKILL)"},
             faults=[fault(ChaosFaultKind.KILL_CHILD, T - 0.1, SLOT)],
         ),
         TwoRunHistory(charge="attempt", reason="unknown", why="waits", first_ends_at=T + 0.9, first_error="Transient"),

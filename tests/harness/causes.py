@@ -120,7 +120,7 @@ def _release_causes(record: RunRecord, run: TaskRun) -> list[Fault]:
     if _NEVER_ANSWERED in run.why:  # the response may be lost to an outage for everyone too
         begin = run.claimed_at - LATE_SECONDS
         return list(record.fault_log.touching(run.host, begin, _taken_at(record, run)))
-    if "no child process" in run.why or "had died before it began" in run.why:
+    if "no child process" in run.why or "died before the run began" in run.why:
         return [fault for fault in _felt(record, run) if fault.kind.effects == Effect.ENDS_CHILD]
     return _ends_of_maintenance(record, run)
 

@@ -1,16 +1,16 @@
-"""Makes calls to upstreams: asks for a permit before each call and reports how it ended.
+"""Makes calls to upstreams: asks for a permit before each call and reports how the call ended.
 
-The store keeps the gates, and `limits/` holds the rules by which they move. This package is above both.
+The store keeps the gates, and `limits/` holds the rules by which the gates change. This package uses both.
 
 The path of one call, and where each step is decided:
 
 1. `transport/transport.py` (an SDK's call) or `manual_call.py` (any other client's) starts it. `requests.py`
    fills in the `PermitRequest` from the running task.
 2. `permit_source.py`, `GatePermitSource.acquire`, grants the permit. It waits for a slot, which the store
-   grants by `limits.admission.take_call_slot`, and chooses an API key (`keys.py`). `wait_queue.py` holds the
-   calls of this process that wait for a place in flight.
-3. The response is understood by `providers/`: that decides whether it is a 429 and which wait it names.
-   `limit_reports.py` collects the limits that its headers show.
+   grants with `limits.admission.take_call_slot`, and chooses an API key (`keys.py`). `wait_queue.py` holds
+   the calls of this process that wait for a place in flight.
+3. `providers/` reads the response: it decides whether this is a rate limit and which wait is named.
+   `limit_reports.py` collects the limits that the headers show.
 4. `gate_permit.py`, `GatePermit.settle`, ends the call, and `reports.py` reports a 429 or an outage to the
    store. `limits.gate.apply_failure` then decides what that does to the gate.
 

@@ -9,7 +9,7 @@ REPEAT_SECONDS = 900.0
 
 
 class ParkAlerts:
-    """Remembers which parked gates this process has logged.
+    """Remembers which parked gates this process has already logged.
 
     Args:
         clock: Returns monotonic seconds.

@@ -23,7 +23,7 @@ PERMIT_MARGIN_SECONDS = 10.0
 """A permit's lease is this much longer than the call's time limit, so that no call outlasts its permit."""
 
 _numbers = itertools.count(1)
-"""Numbers the calls of this process."""
+"""The counter that numbers the calls of this process."""
 
 
 class EndReports(Protocol):
@@ -45,7 +45,7 @@ class PermitOwner(Protocol):
 
     @property
     def events(self) -> EventBus:
-        """Passes events to their subscribers."""
+        """Passes events to the subscribers."""
 
     @property
     def reporter(self) -> EndReports:
@@ -63,7 +63,7 @@ class PermitOwner(Protocol):
         """Extend the leases of these permit records."""
 
     async def end(self, permit: GatePermit) -> None:
-        """Release the call's place in flight."""
+        """Release the place in flight of this call."""
 
 
 class GatePermit:
@@ -79,20 +79,20 @@ class GatePermit:
         run = current_context()
         self._calls = None if run is None else run.calls
         self.fence: Fence | None = request.fence if request.is_own_upstream else None
-        """The run whose place in flight the call may use; None if there is none."""
+        """The run whose place in flight the call may use; None outside a run."""
         self.key: Key | None = None
-        """The API key that was chosen; None if the client's own is used."""
+        """The API key that was chosen; None if the client's own key is used."""
         self.permit_ids: list[str] = []
         """The permits that the store recorded for the call, or may have recorded if its reply was lost."""
         self.good_until = float("inf")
-        """By the clock: the time before which none of these permits expires."""
+        """Until when all of these permits hold, by the clock."""
         self.probed_gates: list[str] = []
-        """The gates that this call probes. Only this permit reports the result of these probes."""
+        """The gates that this call probes. No other permit reports the result of these probes."""
         self._began_at = permits.now()
 
     @property
     def api_key(self) -> str | None:
-        """The secret of the chosen API key; None if the client's own is used."""
+        """The secret of the chosen API key; None if the client's own key is used."""
         return None if self.key is None else self.key.secret()
 
     def new_record(self) -> PermitRecord:
@@ -130,12 +130,12 @@ class GatePermit:
 
     @property
     def on_last_attempt(self) -> bool:
-        """Whether its task has one attempt left."""
+        """Whether the task that makes the call has one attempt left."""
         return self._request.on_last_attempt
 
     @property
     def is_first_call_of_probe(self) -> bool:
-        """Whether its run is a probe and this is the run's first call."""
+        """Whether the call's run is a probe and this is the run's first call."""
         return self._request.is_probe and self._request.is_charged_at_claim
 
     def mark_probe(self, gate: str) -> None:
@@ -208,7 +208,7 @@ class GatePermit:
         }
 
     def _note_end(self, end: CallResult) -> None:
-        """Record the result in the run first: the run may end before the store has answered."""
+        """Record the result in the run first, because the run may end before the store has replied."""
         if self._calls is None or self._sent_at is None:
             return
         self._calls.end(
@@ -221,6 +221,6 @@ class GatePermit:
 
 
 def is_interrupted(end: CallResult) -> bool:
-    """Whether we cancelled the call before its response. It then shows nothing about the upstream."""
+    """Whether the call was cancelled before its response. Such a call shows nothing about the upstream."""
     failure = end.failure
     return failure is not None and failure.reason is Reason.CANCELLED and failure.status is None

@@ -121,7 +121,7 @@ class KeyRing:
         ]
 
     def check(self) -> None:
-        """Check that every secret can be read.
+        """Check that the secret of every key can be read.
 
         Raises:
             ConfigError: A secret is missing.

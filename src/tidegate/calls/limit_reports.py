@@ -35,12 +35,12 @@ _log = logging.getLogger("tidegate.calls")
 
 BETWEEN_WRITES_SECONDS = 1.0
 OWN_OBSERVATION_SECONDS = 2.0
-"""How long after a response this process applies the limits itself, until the store does."""
+"""How many seconds after a response this process applies the limits itself; later the store does."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Observation:
-    """A limit that one response showed. Times are by this process's clock."""
+    """A limit that one response showed, with times by this process's clock."""
 
     seen: HeaderLimit
     sent_at: float
@@ -74,14 +74,14 @@ class LimitReporter:
         self._clock = clock
         self._rng = rng
         self._lock = threading.Lock()
-        """Guards the fields that several threads use. It is never held across an await."""
+        """The lock for the fields that several threads use. It is never held across an await."""
         self._known: dict[str, tuple[LearnedLimit, ...]] = {}
         self._written: dict[tuple[str, Dimension], LearnedLimit] = {}
         self._unwritten: dict[tuple[str, Dimension], _Observation] = {}
         self._writes_in: asyncio.AbstractEventLoop | None = None
-        """The loop whose task writes to the store, or is about to; None if there is nothing to write."""
+        """The event loop whose task writes to the store, or will soon; None if there is nothing to write."""
         self._writing: asyncio.Task[None] | None = None
-        """Kept so that the task is not garbage-collected."""
+        """The writing task, kept so that it is not garbage-collected."""
         self._write_at = 0.0
         self._warned: dict[tuple[str, str], tuple[float, int]] = {}
 
@@ -93,7 +93,7 @@ class LimitReporter:
     def exhausted_seconds(self, gate: str) -> float:
         """Return for how many seconds an exhausted limit keeps the gate closed; 0 or less if no limit does.
 
-        Only limits observed in the last `OWN_OBSERVATION_SECONDS` count. After that the store knows them.
+        Only limits observed in the last `OWN_OBSERVATION_SECONDS` count: the store knows older ones.
         """
         now = self._clock()
         fresh = [limit for limit in self.known(gate) if now - limit.seen_at < OWN_OBSERVATION_SECONDS]
@@ -120,7 +120,7 @@ class LimitReporter:
         self._start_writing()
 
     def _start_writing(self) -> None:
-        """Start the writing task unless one runs: in this loop, or in the bridge's loop if there is none."""
+        """Start the writing task unless one runs, in the running loop or else in the bridge's loop."""
         loop = running_or_bridge_loop()
         with self._lock:
             is_writing = self._writes_in is not None and not self._writes_in.is_closed()
@@ -151,7 +151,10 @@ class LimitReporter:
             raise
 
     def _has_more(self) -> bool:
-        """Whether there are more limits to write. If not, the next observation starts a new writing task."""
+        """Whether there are more limits to write.
+
+        If there are none, the next observation starts a new writing task.
+        """
         with self._lock:
             if not self._unwritten:
                 self._writes_in = None
@@ -163,13 +166,13 @@ class LimitReporter:
             return observations
 
     def _forget_written(self) -> None:
-        """Report every limit again on its next observation: the last report may be lost."""
+        """Have every limit reported again when it is next observed, because the last report may be lost."""
         with self._lock:
             self._written.clear()
             self._writes_in = None
 
     def _warn(self, row: GateRow | None) -> None:
-        """Log, once per change, where a set limit is above the provider's limit."""
+        """Log, once per change, each set limit that is above the provider's limit."""
         if row is None:
             return
         for window, limit in windows_above_observed(row.limits, row.gate.learned_limits):
@@ -202,12 +205,13 @@ def _call_costs(request: PermitRequest) -> Mapping[Dimension, float]:
 def limits_of(headers: Headers, *, status: int | None, host: str, provider: str) -> tuple[HeaderLimit, ...]:
     """Return the limits that a response's headers show.
 
-    The resets of a 429 are left out: they often mean a full limit. Its wait is handled as a failure instead.
+    The resets of a 429 are left out: they often mean a full limit. The wait of a 429 is handled as a failure
+    instead.
 
     Args:
         headers: A mapping or pairs.
-        status: The HTTP status; None if unknown, which counts as a success.
-        host: The host that answered; empty if unknown.
+        status: The HTTP status; None means unknown and counts as a success.
+        host: The host that sent the response; empty if unknown.
         provider: The provider whose header formats apply if the host is not a known one.
     """
     seen = seen_limits(headers, now=time.time(), pack=pack_for(host=host, provider=provider))

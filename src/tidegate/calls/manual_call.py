@@ -1,4 +1,4 @@
-"""A call that the application makes with any client: it gets a permit and a time limit, and is settled."""
+"""A call that the application makes with any client. It gets a permit, which is settled, and a time limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegate.providers.waits import Headers
 
 
 class ManualCall:
-    """One call in progress. Report what the response said through its methods; each is optional."""
+    """One call in progress. Its methods report what the response contained; each is optional."""
 
     def __init__(self, permit: Permit, settings: CallSettings) -> None:
         self._permit = permit
@@ -32,7 +32,7 @@ class ManualCall:
 
     @property
     def api_key(self) -> str | None:
-        """The API key for this call; None to use your own."""
+        """The API key for this call; None to use your own key."""
         return self._permit.api_key
 
     def headers(self, headers: Headers, status: int | None = None) -> None:
@@ -74,7 +74,7 @@ async def manual_call(
     call = ManualCall(permit, settings)
     started_at = time.monotonic()
     try:
-        current_run()  # raises if the run ended while the call waited for its permit
+        current_run()  # this raises if the run ended while the call waited for its permit
         seconds = remaining_times(settings.times).seconds
         await permit.mark_sending()
         async with asyncio.timeout(None if seconds == float("inf") else seconds):

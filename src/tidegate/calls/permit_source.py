@@ -1,9 +1,9 @@
 """Grants permits for calls: `GatePermitSource.acquire` waits for the gate, a slot and a place in flight.
 
-The claim of a task charges its upstream's limits, which pays for the run's first call. Each further call, and
-each call outside a task, takes a slot of its own from the store and waits for it. A run covers one call in
-flight at a time. Any other call is recorded in the store, as a permit that expires by itself. `reports.py`
-reports how calls ended, and `limit_reports.py` the limits that response headers show.
+The claim of a task charges the limits of its upstream for the run's first call. Each further call, and each
+call outside a task, takes a slot of its own from the store and waits for it. A run covers one call in flight
+at a time. Any other call is recorded in the store, as a permit that expires by itself. `reports.py` reports
+how calls ended, and `limit_reports.py` the limits that response headers show.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from tidegate.limits.values import CallSlot, GateState, key_gate_name
 from tidegate.store.protocol import Store
 
 MAX_WAIT_SECONDS = 30.0
-"""A call whose slot is further away is refused: its task waits in the queue and occupies no worker."""
+"""A call whose slot is further away than this is refused: its task waits in the queue and occupies no
+worker."""
 CHECK_SECONDS = 0.25
 """The time between two checks of a gate that may open at any moment."""
 MAX_CHECK_SECONDS = 2.0
-"""The most time between two checks of a full upstream. This process is not notified when calls of others
-end."""
+"""The most time between two checks of a full upstream: no message comes when calls of other processes end."""
 SHORT_WAIT_SECONDS = 1.0
-"""A run's first call waits in place for an exhausted limit that opens within this time."""
+"""A run's first call waits for an exhausted limit that opens within this time; for a longer wait it is
+refused."""
 
 
 class GatePermitSource:
@@ -71,11 +72,11 @@ class GatePermitSource:
         self._clock = clock
         self._rng = rng or random.Random()
         self.events = events or EventBus()
-        """Passes events to their subscribers."""
+        """Passes events to the subscribers."""
         self.reporter = CallReporter(
             self._upstream, opened_store, clock=self._clock, rng=self._rng, events=self.events
         )
-        """Reports the ends of its calls to its gates."""
+        """Reports to the gates how calls ended."""
         self._limit_reporter = LimitReporter(self._declare, clock=self._clock, rng=self._rng)
         self._queue = CallWaitQueue(clock)
 
@@ -87,7 +88,7 @@ class GatePermitSource:
     async def acquire(self, request: PermitRequest) -> GatePermit:
         """Wait for a slot if the call needs one of its own, and return a permit.
 
-        A run's first call waits 1 s at most: if the gate is closed, the task had better wait in the queue.
+        A run's first call waits 1 s at most: while the gate is closed, the task should wait in the queue.
         Later calls wait up to 30 s, because a run that restarts repeats its earlier calls.
 
         Raises:
@@ -105,7 +106,7 @@ class GatePermitSource:
     async def _admit(self, permit: GatePermit, request: PermitRequest) -> None:
         max_wait_seconds = min(request.max_wait_seconds, MAX_WAIT_SECONDS)
         if request.is_charged_at_claim:
-            # Before any wait: a second call of the run may start to wait meanwhile.
+            # This comes before any wait, because a second call of the run may start to wait meanwhile.
             self._queue.take_run_place(permit.fence, permit)
             await self._wait_for_exhausted_limit(min(max_wait_seconds, SHORT_WAIT_SECONDS))
             if (left := self.reporter.parked_seconds) > 0 and await self._is_parked(request):
@@ -115,10 +116,13 @@ class GatePermitSource:
             await self._wait_for_slot(permit, max_wait_seconds)
         if self._keys is not None:
             permit.key = await self._choose_key(self._keys, permit, request)
-            permit.extend_lease(request.seconds)  # the wait for the key does not count as the call's time
+            permit.extend_lease(request.seconds)  # the wait for the key does not count as time of the call
 
     async def _is_parked(self, request: PermitRequest) -> bool:
-        """Whether a gate that this process knows as parked is still parked. A person may have opened it."""
+        """Whether a gate that this process remembers as parked is still parked.
+
+        A person may have opened it.
+        """
         if request.is_probe:
             return False
         store = await self._opened_store()
@@ -130,7 +134,7 @@ class GatePermitSource:
         return False
 
     async def _choose_key(self, ring: KeyRing, permit: GatePermit, request: PermitRequest) -> Key:
-        """Return the first free key of the ring; wait if no key is free. The key is charged."""
+        """Return the first free key of the ring, and charge it; wait if no key is free."""
         candidates = ring.candidates(request.function)
         if not candidates:
             raise ConfigError(
@@ -174,7 +178,7 @@ class GatePermitSource:
         return key, await self._request_slot(permit, key_gate_name(ring.upstream, key.name), max_wait_seconds)
 
     async def _wait_for_exhausted_limit(self, max_wait_seconds: float) -> None:
-        """Wait for a limit that a response just showed as exhausted. The store may not know it yet."""
+        """Wait for a limit that a response just showed as exhausted; the store may not know this yet."""
         left = self._limit_reporter.exhausted_seconds(self._upstream)
         if left > max_wait_seconds:
             raise self._parked(str(Reason.RATE_LIMIT), left)
@@ -203,7 +207,10 @@ class GatePermitSource:
     async def _request_slot(
         self, permit: GatePermit, gate: str, max_wait_seconds: float, *, has_place: bool = False
     ) -> CallSlot:
-        """Request a slot from the store. Unless the run covers the call, also record it as in flight."""
+        """Request a slot from the store.
+
+        Unless the run covers the call, also record the call as in flight.
+        """
         store = await self._opened_store()
         asked_at, permit_record = self._clock(), None if has_place else permit.new_record()
         slot = await store.acquire_slot(

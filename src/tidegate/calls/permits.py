@@ -1,6 +1,6 @@
 """The protocols between a transport, which makes calls, and the permit source, which allows them.
 
-The transport knows HTTP and no store. The permit source knows limits, gates and the store, and no HTTP. The
+The transport uses HTTP but no store. The permit source uses limits, gates and the store, but no HTTP. The
 order for one call: `acquire`, `mark_sending` just before the bytes leave, `observe_limits` when the headers
 have come, then either `settle` (the call was sent) or `release` (it was not sent).
 """
@@ -28,10 +28,10 @@ class Permit(Protocol):
         """Record that the bytes leave now. From now on, a call without a response may have been processed."""
 
     def observe_limits(self, seen: Sequence[HeaderLimit]) -> None:
-        """Record the limits that the response's headers show. Returns at once, never raises."""
+        """Record the limits that the response's headers show. Returns at once; never raises."""
 
     def extend_lease(self, seconds: float) -> None:
-        """Keep the permit for at least `seconds` from now. Returns at once, never raises."""
+        """Keep the permit for at least `seconds` from now. Returns at once; never raises."""
 
     async def settle(self, end: CallResult) -> None:
         """Settle the permit of a call that was sent, with its usage and how it ended.
@@ -50,7 +50,7 @@ class PermitSource(Protocol):
         """Wait for a permit and return it. Cancelling the wait costs nothing.
 
         Raises:
-            UpstreamParkedError: The gate is closed, or no permit was free in `request.max_wait_seconds`.
+            UpstreamParkedError: The gate is closed, or no permit was free within `request.max_wait_seconds`.
             CallTooLargeError: The call is larger than the whole limit, so waiting does not help.
         """
 
@@ -65,9 +65,9 @@ class PermitRequest:
 
     model: str = ""
     input_tokens: int = 0
-    """An estimate from the prompt; 0 if there is none."""
+    """The estimated input tokens of the prompt; 0 if there is no estimate."""
     output_tokens: int = 0
-    """The maximum output (`max_tokens`); 0 if the call sets no limit."""
+    """The most output tokens (`max_tokens`); 0 if the call sets no limit."""
     max_wait_seconds: float = float("inf")
     """How long the call may wait for its permit."""
     fence: Fence | None = None
@@ -81,12 +81,14 @@ class PermitRequest:
     operation: str = ""
     """The operation that the model is to do: `chat`, `embeddings`…; empty if the request does not show it."""
     is_charged_at_claim: bool = False
-    """The claim of the task already charged the limits for this call: it is the first call of its run."""
+    """Whether the claim of the task already charged the limits for this call, the first of its run."""
     is_own_upstream: bool = False
-    """The call goes to its run's own upstream. The claim counts one such call at a time as in flight."""
+    """Whether the call goes to its run's own upstream. The claim counts one such call at a time as in
+    flight."""
     is_probe: bool = False
-    """Its run is a probe of the closed upstream."""
+    """Whether the call's run is a probe of the closed upstream."""
     on_last_attempt: bool = False
-    """Its task has one attempt left. A failed call would spend it, a refused call would not."""
+    """Whether the task has one attempt left. A failed call would spend that attempt, a refused call would
+    not."""
     seconds: float = MAX_PERMIT_SECONDS
-    """The call's time limit once it has its slot; for a stream, until the stream begins."""
+    """The time limit of the call once it has its slot; for a stream, until the stream begins."""

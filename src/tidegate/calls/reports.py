@@ -1,7 +1,7 @@
 """Reports to the gates of an upstream and its keys how calls ended.
 
-A rate limit, an outage or an account failure moves the gate at once, for all processes. In this process no
-further call starts until the gate may be open again.
+A rate limit, an outage or an account failure moves the gate at once, for all processes. This process starts
+no further call until the gate may be open again.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from tidegate.store.protocol import Store
 _log = logging.getLogger("tidegate.calls")
 
 DEFAULT_PARK_SECONDS = 0.5
-"""If the server named no wait, this process refuses calls for this long, and the store's gate after that. It
-is shorter than the time between two probes, so that no probe is refused here."""
+"""How long this process itself refuses calls if the server named no wait; after that the store's gate refuses
+them. It is shorter than the time between two probes, so that no probe is refused here."""
 SUCCESS_REPORT_SECONDS = 1.0
-"""The least time between two reports of success to the store. They reset the gate's count of failures."""
+"""The least time between two reports of success to the store, which reset the gate's count of failures."""
 
 
 class CallReporter:
-    """Reports the ends of calls to the gates of one upstream, and remembers the state of its gate.
+    """Reports to the gates of one upstream how calls ended, and remembers the state of its gate.
 
     Args:
         upstream: The upstream's name.
         opened_store: Returns the open store.
         clock: Returns monotonic seconds.
         rng: The source of jitter.
-        events: Passes events to their subscribers.
+        events: Passes events to the subscribers.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class CallReporter:
         self._parked_until = 0.0
         """By `clock`."""
         self._parked_at: float | None = None
-        """By `clock`: when this process parked the upstream; None if it flows."""
+        """When this process parked the upstream, by `clock`; None if it flows."""
         self._alerts = ParkAlerts(clock)
         self.reason = ""
         """Why the upstream was last parked."""
         self._has_unreported_success = False
-        """Whether calls succeeded that are not yet reported to the store."""
+        """Whether some calls that succeeded are not yet reported to the store."""
         self._flushed_at = -math.inf
-        """By `clock`: when successes were last reported to the store."""
+        """When successes were last reported to the store, by `clock`."""
 
     @property
     def parked_seconds(self) -> float:
-        """How long the upstream stays parked, as far as this process knows; 0 or less if it is not parked."""
+        """How many more seconds this process takes the upstream for parked; 0 or less if it flows."""
         return self._parked_until - self._clock()
 
     def mark_flowing(self) -> None:
@@ -96,7 +96,7 @@ class CallReporter:
             self._emit_parked(await store.report_failure(gate, call_failure), call_failure, key.name)
             if call_failure.needs_person:
                 self._log_needs_person(f"key {gate}", gate, call_failure)
-        else:  # the key is not at fault, so a probe of its gate ends without a result
+        else:  # the key is not at fault, so a probe of the key's gate ends without a result
             await self._report_probes(permit, is_good=False, others_than=self._upstream)
         found = await store.report_failure(self._upstream, call_failure)
         if call_failure.needs_person and found.parked_by is ParkedBy.ACCOUNT:
@@ -116,7 +116,7 @@ class CallReporter:
         )
 
     async def _report_success(self, end: CallResult, permit: GatePermit) -> None:
-        """Report a call that shows no failure of the upstream, and the gates that it probed.
+        """Report, also to the gates that it probed, a call that shows no failure of the upstream.
 
         The first response of a probe opens the gate. Otherwise a function whose further calls wait for that
         gate would never return.
@@ -136,7 +136,7 @@ class CallReporter:
                 await self._flush(await self._opened_store())
 
     async def _flush(self, store: Store) -> None:
-        """Report to the store that calls succeeded since the last report, if any did."""
+        """Report to the store that calls succeeded, if any did since the last report."""
         if self._has_unreported_success:
             self._has_unreported_success, self._flushed_at = False, self._clock()
             await store.report_success(self._upstream)
@@ -149,13 +149,13 @@ class CallReporter:
                 await store.report_probe(gate, is_good=is_good, seconds=permit.seconds)
 
     async def report_unused(self, permit: GatePermit) -> None:
-        """Report that a call was not made, so that another call may probe the gates it was to probe."""
+        """Report that a call was not made, so that another call may probe the gates in its place."""
         await self._report_probes(permit, is_good=False)
 
     async def report_ring(self, slot: CallSlot) -> None:
         """Park the upstream until its first key is free. Otherwise its tasks would start only to be refused.
 
-        The store cannot decide this itself: it also has flowing gates of keys that are no longer in the ring.
+        The store cannot decide this itself, because it also has flowing gates of keys that left the ring.
         """
         reason = next(
             (reason for reason in CAPACITY_REASONS | ACCOUNT_REASONS if reason == slot.reason),

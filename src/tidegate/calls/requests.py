@@ -11,7 +11,7 @@ from tidegate.domain.outcome import Fence
 from tidegate.providers.requests import Sizes
 
 _runs_that_called: WeakSet[Context] = WeakSet()
-"""The runs that have called their upstream."""
+"""The runs that have already called their upstream."""
 
 
 def permit_request_for(sizes: Sizes, settings: CallSettings) -> PermitRequest:
@@ -73,8 +73,8 @@ def _is_charged(run: Context, upstream: str) -> bool:
 def _would_spend_last_attempt(run: Context) -> bool:
     """Return whether a failed call would end the task while a refused call would not.
 
-    This is false for a probe, and after a call that may have been processed: then the attempt is spent
-    either way.
+    The result is False for a probe, and after a call that may have been processed, because the attempt is
+    then spent anyway.
     """
     is_last = run.attempt >= run.max_attempts
     return is_last and not run.is_probe and not run.calls.summary("").may_be_processed

@@ -1,4 +1,4 @@
-"""The result of a call that raised, and settling its permit even while the caller is cancelled."""
+"""Finds the result of a call that raised, and settles its permit even while the caller is cancelled."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tidegate.providers.understand import understand
 
 _log = logging.getLogger("tidegate.calls")
 _POOL_TIMEOUT = "PoolTimeout"
-"""The class name of the error for a full connection pool of the client. It is not the upstream's fault."""
+"""The class name of the error for a full connection pool of the client, which is not the upstream's fault."""
 _GATEWAY_GAVE_UP = frozenset({408, 504, 522, 524})
-"""Statuses of a gateway that stopped waiting. The model may still have done the work."""
+"""The statuses of a gateway that stopped waiting. The model may still have done the work."""
 
 
 def result_of_error(error: BaseException, settings: CallSettings, *, seconds: float) -> CallResult:
@@ -38,7 +38,7 @@ def is_pool_timeout(error: BaseException) -> bool:
 
 
 def _understood(error: BaseException, settings: CallSettings) -> Failure:
-    """Return what an error means. Never raises."""
+    """Return the failure that an error means. Never raises."""
     try:
         return understand(error, now=time.time(), provider=settings.provider_name)
     except Exception:
@@ -47,25 +47,25 @@ def _understood(error: BaseException, settings: CallSettings) -> Failure:
 
 
 def is_in_doubt(status: int) -> bool:
-    """Return whether a response does not show if the work was done."""
+    """Return whether a failed response leaves it unknown if the work was done."""
     return status in _GATEWAY_GAVE_UP
 
 
 _settling: set[asyncio.Future[None]] = set()
-"""Kept so that the tasks of cancelled callers are not garbage-collected."""
+"""The tasks of cancelled callers, kept so that they are not garbage-collected."""
 
 
 async def run_to_end(work: Coroutine[Any, Any, None]) -> None:
     """Await the end of a permit, even while the caller is being cancelled.
 
-    If the store cannot be reached, this is only logged: the response must not be lost, and the permit's lease
-    expires by itself.
+    If the store cannot be reached, only log it: the response must not be lost, and the permit's lease expires
+    by itself.
     """
     await asyncio.shield(run_in_background(work))
 
 
 def run_in_background(work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-    """Start this work of a permit in the background. If the store cannot be reached, this is only logged."""
+    """Start this work of a permit in the background. If the store cannot be reached, only log it."""
     settling = asyncio.ensure_future(_tolerant(work))
     _settling.add(settling)
     settling.add_done_callback(_settling.discard)

@@ -1,4 +1,4 @@
-"""Settings of an upstream's calls, with their time limits."""
+"""The settings of an upstream's calls, with their time limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from tidegate.domain.readers import Seconds, limit_option, set_fields
 
 _SHORTEST_SECONDS = 0.001
-"""The time limit of a call whose run has no time left. The call ends at once."""
+"""The time limit of a call whose run has no time left: the call ends at once."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -19,13 +19,15 @@ class CallTimes:
     """
 
     seconds: float
-    """Until the end of the response, or until a stream begins. Default: 600, as in the SDKs of OpenAI and
-    Anthropic (openai 3.57.0 and anthropic 2.14.0, `_constants.py`), because reasoning models take minutes."""
+    """Seconds until the end of the response, or until a stream begins. Default: 600, as in the SDKs of OpenAI
+    and Anthropic (openai 3.57.0 and anthropic 2.14.0, `_constants.py`), because reasoning models take
+    minutes."""
     connect_seconds: float
-    """Until the connection is made. Default: 5."""
+    """Seconds until the connection is made. Default: 5."""
     idle_seconds: float
-    """Between two pieces of a stream; a reasoning model sends nothing while it thinks. Default: 120, because
-    Cloudflare, which many providers use, gives up on a silent server after 100 to 120 s (its error 524)."""
+    """Seconds between two pieces of a stream; a reasoning model sends nothing while it thinks. Default: 120,
+    because Cloudflare, which many providers use, gives up on a silent server after 100 to 120 s (its error
+    524)."""
 
     def __init__(
         self, seconds: Seconds = 600.0, connect_seconds: Seconds = 5.0, idle_seconds: Seconds = 120.0
@@ -54,10 +56,12 @@ class CallSettings:
 
     upstream: str
     provider: str = ""
-    """The provider whose error formats apply if the host is unknown; empty for the upstream's name."""
+    """The provider whose error formats apply if the host is unknown; empty: the provider named like the
+    upstream."""
     times: CallTimes = field(default_factory=CallTimes)
     idempotency_header: str = "Idempotency-Key"
-    """The header that each POST gets unless it has one already; empty if there is none."""
+    """The name of the idempotency header that each POST gets unless it has one already; empty for no
+    header."""
 
     @property
     def provider_name(self) -> str:

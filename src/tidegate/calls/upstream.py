@@ -31,8 +31,8 @@ class Upstream:
     """An outside service that tasks call. Made by `app.upstream(…)`, passed to `@app.task(upstream=…)`.
 
     A worker stores its limits when it starts, and all processes share them. The limits in the code of the
-    worker that started last apply. Limits that a person set with `tidegate upstreams set` take precedence
-    until that person hands them back.
+    worker that started last apply. Limits set with `tidegate upstreams set` take precedence until they are
+    handed back.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Upstream:
         self.name = name
         self.limits = limits
         self.calls = CallSettings(name, provider or name, times or CallTimes())
-        """The settings of its calls."""
+        """The settings of the upstream's calls."""
         self.has_transport = False
-        """Whether a transport was made. Its time limits apply to calls of tasks only then."""
+        """Whether a transport was made. Only then do the time limits of calls apply to tasks."""
         self.keys = keys
         """The API keys; None if clients use their own."""
         self._opened_store = opened_store
@@ -66,14 +66,17 @@ class Upstream:
         self._clock: Callable[[], float] = time.monotonic
         self._rng: random.Random | None = None
         self.stand_in: StandIn | None = None
-        """Makes the transport that all its transports use instead of their own `inner`. For tests."""
+        """Makes the inner transport that all transports of this upstream use instead of their own. For
+        tests."""
 
     def __repr__(self) -> str:
         return f"<upstream {self.name}>"
 
     @cached_property
     def permits(self) -> PermitSource:
-        """The source of permits for its calls. All its transports share it, and so the same gate.
+        """The source of permits for the upstream's calls.
+
+        All its transports share this source, and so one gate.
 
         Raises:
             ConfigError: A key is missing.
@@ -139,8 +142,8 @@ class Upstream:
     def fresh_permits(self, clock: Callable[[], float], rng: random.Random) -> Iterator[None]:
         """At the start and the end of the block, forget what this process knows of the service. For tests.
 
-        A stand-in that is set in the block is removed at its end. Transports keep their permit source, so
-        that object itself is reset.
+        A stand-in that is set in the block is removed at its end. Transports keep their permit source, so the
+        source itself is reset.
 
         Args:
             clock: Returns monotonic seconds.

@@ -1,7 +1,7 @@
 """The calls of one upstream in this process that wait for a place in flight.
 
-A run covers one call in flight at a time: its place. Other processes do not notify this one when their calls
-end, so waiting calls also check again after a pause.
+The place in flight of a run covers one call at a time. No message comes when calls of other processes end, so
+waiting calls also check again after a pause.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class WaitingCall:
 
     Args:
         fence: The run whose place the call may use; None if there is none.
-        max_wait_seconds: How long it may wait. The time restarts whenever a call of its run ends, because
-            calls of one run take turns.
+        max_wait_seconds: How long the call may wait. The time restarts whenever a call of its run ends,
+            because calls of one run take turns.
         clock: Returns monotonic seconds.
     """
 
@@ -35,7 +35,7 @@ class WaitingCall:
 
     @property
     def remaining_seconds(self) -> float:
-        """How many more seconds it may wait."""
+        """How many more seconds this call may wait."""
         return self._ends_at - self._clock()
 
     @property
@@ -48,16 +48,16 @@ class WaitingCall:
         self._woken.clear()
 
     def restart_timeout(self) -> None:
-        """Let it wait for its full time again, counted from now."""
+        """Let this call wait for its full time again, counted from now."""
         self._ends_at = self._clock() + self._max_wait_seconds
 
     def wake(self) -> None:
-        """End its current pause. May be called from any thread."""
-        with suppress(RuntimeError):  # its loop is closed, so nobody waits
+        """End the current pause of this call. May be called from any thread."""
+        with suppress(RuntimeError):  # the event loop is closed, so nothing waits
             self._loop.call_soon_threadsafe(self._woken.set)
 
     async def pause(self, seconds: float) -> None:
-        """Wait until it is woken, at most this long."""
+        """Wait until `wake` is called, at most this long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -75,19 +75,23 @@ class CallWaitQueue:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # Weak references: a response that is neither read nor closed frees its run's place once collected.
+        # The references are weak: a response that is neither read nor closed frees its run's place once it is
+        # garbage-collected.
         self._on_place: WeakValueDictionary[Fence, object] = WeakValueDictionary()
         self._waiting: list[WaitingCall] = []
 
     def take_run_place(self, fence: Fence | None, call: object) -> bool:
-        """Let the call use its run's place if no other call does. Return whether it has the place."""
+        """Let the call use the place of its run if no other call uses it.
+
+        Return whether the call has the place.
+        """
         if fence is None:
             return False
         with self._lock:
             return self._on_place.setdefault(fence, call) is call
 
     def leave_run_place(self, fence: Fence | None, call: object) -> None:
-        """Free the run's place, and wake the first call that waits for it."""
+        """Free the place of this run, and wake the first call that waits for it."""
         with self._lock:
             if fence is None or self._on_place.get(fence) is not call:
                 return
@@ -116,5 +120,5 @@ class CallWaitQueue:
         finally:
             with self._lock:
                 self._waiting.remove(waiter)
-            if waiter.is_woken:  # it did not use the wake-up, so pass it on
+            if waiter.is_woken:  # this call did not use the wake-up, so pass it on
                 self.wake_first()

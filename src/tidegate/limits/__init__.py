@@ -1,7 +1,7 @@
 """Decides how fast tasks and calls may start: pure rules for gates, rate limits and the retry budget.
 
 Each rule takes a gate's stored row and the current time and returns the next row. The store reads the row,
-applies the rule and writes the result in one transaction. `calls/` is the other half: it asks for a permit
+applies the rule and writes the result in one transaction. The other half is `calls/`, which asks for a permit
 before each call and reports how the call ended.
 
 Where things are decided:
@@ -17,11 +17,11 @@ Where things are decided:
 | How many retries may leave for the main queue? | `retry_budget.py`, `promotion.py` |
 | How are limits declared, stored and shown? | `options.py`, `settings.py`, `values.py`, `formatting.py` |
 
-Whether a failed response is a rate limit at all is decided before this, in `providers/`.
+`providers/` decides first whether a failed response is a rate limit at all.
 
 To add a limit: name it in `options.UpstreamLimits` and `make_limits`, keep its value in `settings.Limits` and
-what is used of it in `values.GateRow`, and let `admission.GateCheck` check and charge it. `formatting.py`
-shows it to people, and `gate_rows.with_limits` rescales what is used when the limit changes.
+its used amount in `values.GateRow`, and let `admission.GateCheck` check and charge it. `formatting.py` shows
+it to people, and `gate_rows.with_limits` rescales the used amount when the limit changes.
 
 Capabilities to come get a module each, called by `GateCheck`: `tokens.py` (input and output tokens per
 minute), `money.py` (spend per day and month), `tenants.py` (limits keyed by tenant and function) and

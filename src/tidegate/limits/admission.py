@@ -1,7 +1,7 @@
-"""Decides which tasks a claim may start, and when, and whether a single call may start.
+"""Decides which tasks a claim may start and when, and whether a single call may start.
 
-A `GateCheck` wraps a gate's row for the length of one transaction. It charges each admitted task at once, and
-the claim writes the resulting row. `take_call_slot` does the same for one call that no claim has charged.
+A `GateCheck` wraps a gate's row during one transaction. It charges each admitted task at once, and the claim
+writes the resulting row. `take_call_slot` does the same for one call that no claim has charged.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from tidegate.limits.settings import GateKind
 from tidegate.limits.values import CallSlot, Gate, GateRow, LearnedLimit, TokenBucket, is_key_gate
 
 MAX_PROBE_CANDIDATES = 500
-"""A claim searches this many tasks at the head of a channel for one that may probe its gate."""
+"""How many tasks at the head of a channel a claim searches for one that may probe its gate."""
 HANDOUT_AHEAD_SECONDS = 0.25
-"""Tasks are handed out up to this long before their slots, so that no quota is lost between two claims."""
+"""A task is handed out up to this many seconds before its slot, so that no quota is lost between two
+claims."""
 PACED_SECONDS = 60.0
-"""Tasks that wait for a limit that refills within this time are paced; for a longer wait they are blocked."""
+"""A task that waits for a limit is paced if the limit refills within this time, and blocked otherwise."""
 
 
 class Admission(NamedTuple):
@@ -32,15 +33,15 @@ class Admission(NamedTuple):
     wait_seconds: float = 0.0
     """Seconds from now until the task may start."""
     is_probe: bool = False
-    """The task is sent to test whether its gate may open."""
+    """Whether the task is sent to test whether its gate may open."""
 
 
 class GateCheck:
-    """Admits tasks through one gate and charges its buckets. Knows when it can admit more.
+    """Admits tasks through one gate, charges its buckets, and computes when more tasks may start.
 
     Args:
         row: The gate as stored.
-        in_flight: How many of its runs and calls are in flight.
+        in_flight: How many runs and calls of this gate are in flight.
         now: The current time by the store's clock.
         of_runs: True to admit runs; False to admit single calls that no claim has charged.
     """
@@ -85,7 +86,7 @@ class GateCheck:
         )
 
     def may_admit(self, *, on_last_attempt: bool) -> bool:
-        """Whether this open gate may admit such a task. A gate that admits only probes does not take any."""
+        """Whether this open gate may admit a task that is, or is not, on its last attempt."""
         if not gates.admits_only_probes(self._gate):
             return True
         return gates.may_probe(self._gate, self._now, on_last_attempt=on_last_attempt)
@@ -179,7 +180,7 @@ class GateCheck:
 
 
 class Closed(NamedTuple):
-    """What the claim may not take tasks of."""
+    """The upstreams, functions and queues whose tasks a claim may not take."""
 
     upstreams: list[str]
     functions: list[str]
@@ -191,8 +192,8 @@ class GateChecks:
 
     Args:
         rows: Every gate in the store.
-        in_flight: The number of runs and calls in flight, by upstream. Upstreams with none may be missing,
-            and so may those that `upstreams_to_count` does not return.
+        in_flight: The number of runs and calls in flight, by upstream. Upstreams without any, and those that
+            `upstreams_to_count` does not return, may be missing.
         now: The current time by the store's clock.
         pauses: The paused queues and functions.
     """
@@ -298,7 +299,7 @@ class Block:
 
     gate: Gate
     until_at: float | None
-    """When they may start; None if that is not known."""
+    """When the tasks may start; None if that is not known."""
     window: str = ""
     """The name of the exhausted window; empty if no window is exhausted."""
     spent: LearnedLimit | None = None

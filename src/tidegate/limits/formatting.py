@@ -14,7 +14,7 @@ from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, GateState, LearnedLimit, ParkedBy
 
 UNTRIED_SECONDS = 5.0
-"""If a probe is due for this long, no task was able to take it."""
+"""If a probe is overdue by this many seconds, no task was able to make it."""
 
 
 def format_gate(gate: Gate, limits: Limits, now: float, *, of_runs: bool = True) -> str:
@@ -44,18 +44,18 @@ def format_block(block: Block, limits: Limits, now: float) -> str:
 
 
 def format_exhausted_limit(limit: LearnedLimit, now: float) -> str:
-    """Return a text: a limit of the provider is used up, and until when."""
+    """Return a text such as `its limit of requests is used up; opens in 3 min`."""
     counted = format_dimension(limit.dimension)
     return f"its limit of {counted} is used up; opens in {_format_left(limit.opens_at, now)}"
 
 
 def format_dimension(dimension: Dimension) -> str:
-    """Return what a limit counts: `input tokens`."""
+    """Return what a limit counts, such as `input tokens`."""
     return dimension.replace("_", " ")
 
 
 def format_learned_limit(limit: LearnedLimit, now: float) -> str:
-    """Return what headers show of a limit: `limit 500 in 1 min, 423 left, seen 12 s ago`."""
+    """Return a limit from response headers as text, such as `limit 500 in 1 min, 423 left, seen 12 s ago`."""
     parts = []
     if limit.limit is not None:
         window = "" if limit.window_seconds is None else f" in {format_duration(limit.window_seconds)}"

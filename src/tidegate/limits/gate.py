@@ -1,13 +1,13 @@
-"""The state machine of a gate: how failures close it, when one task may probe it, how it opens.
+"""The state machine of a gate: how failures close the gate, when one task may probe it, how it opens.
 
 What closes a gate:
 
-- A rate limit that names a wait parks it until then. A broken account or a person parks it until a person
-  opens it, or until the time the person named.
-- Failures of two different tasks with no success between them leave it flowing but admit only probes, one at
-  a time. One task alone never does this, because its own request may be the fault.
-- Enough failures in a row, an overload, or rate limits that keep naming new waits park it until a probe
-  succeeds, and at least until the time the server named. After many failures it opens with a slow start.
+- A rate limit that names a wait parks the gate for that time. A broken account or a person parks it until a
+  person opens it, or until the time that the person named.
+- Failures of two different tasks with no success between them leave the gate flowing, but it then admits only
+  probes, one at a time. One task alone never causes this, because its own request may be the fault.
+- Enough failures in a row, an overload, or rate limits that keep naming new waits park the gate until a probe
+  succeeds, and at least until the time that the server named. After many failures it opens with a slow start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, GateState, ParkedBy, RefusedTask
 
 MAX_PARK_SECONDS = 86_400.0
-"""A longer wait that a server names is cut to this."""
+"""The longest wait that is accepted from a server; a longer wait is cut to this."""
 PROBE_SECONDS = 1.0
 """The least time between two probes."""
 PROBE_SHARE = 0.02
@@ -30,32 +30,36 @@ MAX_PROBE_SECONDS = 10.0
 """The most time between two probes."""
 PLACEHOLDER_WAIT_SECONDS = 2.0
 PLACEHOLDER_WAITS = 5
-"""If a server keeps naming waits for too long, only a successful probe opens the gate. Too long is more than
-`PLACEHOLDER_WAIT_SECONDS`, this many of its waits, and twice the typical time of a run."""
+"""If a server keeps naming waits for too long, only a successful probe opens the gate. Too long means more
+than each of: `PLACEHOLDER_WAIT_SECONDS`, this many of the server's waits, and twice the typical time of a
+run."""
 FIRST_SHARE = 0.1
 """The share of its rate that an upstream starts with after an outage."""
 LAST_ATTEMPT_SECONDS = 10.0
 MAX_LAST_ATTEMPT_SECONDS = 600.0
-"""A task on its last attempt probes a gate only if other tasks could have taken the probe and did not. They
-have half of the time since the gate was parked, at least 10 s and at most 600 s. So only a few last attempts
-are spent on an outage, at growing intervals, and the gate stays closed for at most about twice the outage."""
+"""A task on its last attempt probes a gate only if other tasks could have taken the probe and did not. The
+other tasks have half of the time since the gate was parked, at least 10 s and at most 600 s. So only a few
+last attempts are spent on an outage, at growing intervals, and the gate stays closed for at most about twice
+the outage."""
 MAX_REFUSED_TASKS = 16
-"""A gate remembers this many tasks whose overload parked it, and this many rate limits: the latest ones."""
+"""How many tasks whose overload parked the gate, and how many rate limits, a gate remembers: the latest
+ones."""
 LONE_LIMITS = 2
-"""If one task has met this many rate limits, and calls of others succeeded after each, its next rate limit is
-taken as a fault of that task alone. Its request may be larger than the limit, for example."""
+"""If one task has met this many rate limits, and calls of other tasks succeeded after each, its next rate
+limit counts as a fault of that task alone. Its request may be larger than the limit, for example."""
 PARK_JITTER = 0.1
-"""A park is lengthened by a random share up to this, so that workers do not all start at the same time."""
+"""The largest random share by which a park is lengthened, so that workers do not all start at the same
+time."""
 MAX_PARK_JITTER_SECONDS = 5.0
 
 
 def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) -> Gate:
     """Return the gate after a failure of a run or call. The reason must be one of `GATE_REASONS`.
 
-    This decides what a 429 does: a wait that the server named parks the gate until then; without one, the
-    gate parks until a probe succeeds. A 429 that met a flowing gate also halves the learned rate, or sets it
-    to half of the recent successes. The rate stays after a 429 that comes soon after another, from a run that
-    started at the old rate. It also stays if there are no recent successes.
+    After a 429, the gate parks for the wait that the server named; without a named wait, it parks until a
+    probe succeeds. A 429 that met a flowing gate also halves the learned rate, or sets it to half of the
+    recent successes. The rate stays the same after a 429 that comes soon after another, from a run that
+    started at the old rate, and if there are no recent successes.
     """
     if failure.needs_person:
         return _parked(gate, ParkedBy.ACCOUNT, failure, now)
@@ -98,7 +102,7 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
 def _is_fault_of_task(gate: Gate, failure: CallFailure) -> bool:
     """Whether the refusal is about the task and not about the flowing upstream.
 
-    That is so if the same task was refused before and calls of others have succeeded since. One earlier
+    This holds if the same task was refused before and calls of other tasks have succeeded since. One earlier
     refusal is enough for an overload, but not for a rate limit, which many tasks meet in turn.
     """
     if gate.state is not GateState.FLOWING or gate.last_success_at is None or not failure.task_id:
@@ -137,8 +141,8 @@ def _with_failed_task(gate: Gate, failure: CallFailure, now: float) -> Gate:
 def apply_call_success(gate: Gate, now: float) -> Gate:
     """Return the gate after a single call that succeeded.
 
-    The success shows that the upstream answers, so its failures are forgotten. It does not open the gate,
-    which only a probe does, and it does not count for the learned rate, which counts runs.
+    The success shows that the upstream answers, so its failures are forgotten. The gate stays closed, because
+    only a probe opens it. The learned rate stays the same, because it counts runs.
     """
     gate = replace(gate, failed_task_ids=(), last_success_at=now)
     if gate.state is not GateState.FLOWING or gate.failures == 0:
@@ -149,13 +153,13 @@ def apply_call_success(gate: Gate, now: float) -> Gate:
 def apply_success(
     gate: Gate, limits: Limits, now: float, *, seconds: float, successes: int, is_probe: bool
 ) -> Gate:
-    """Return the gate after runs that succeeded, or failed for reasons that are not the upstream's.
+    """Return the gate after runs that succeeded, or that failed for a reason outside the upstream.
 
     Args:
         gate: The gate before.
         limits: The upstream's limits.
         now: The current time by the store's clock.
-        seconds: How long a run took on average.
+        seconds: How many seconds a run took on average.
         successes: How many runs there were.
         is_probe: Whether one of them was a probe.
     """
@@ -234,7 +238,7 @@ def park_by_person(gate: Gate, now: float, seconds: float | None, why: str) -> G
 
 
 def request_probe(gate: Gate, now: float) -> Gate:
-    """Return the gate so that the next task of the upstream probes it, and opens it on success.
+    """Return the gate changed so that the next task of the upstream probes it, and opens it on success.
 
     Any task may be the probe, even one on its last attempt: the probe counts as long overdue.
     """
@@ -254,7 +258,7 @@ def gate_at(gate: Gate, limits: Limits, now: float) -> Gate:
 
 
 def started_before_reopening(gate: Gate, began_at: float | None) -> bool:
-    """Whether a run that began at `began_at` started before the gate last opened."""
+    """Whether a run that began at `began_at` began before the gate last opened."""
     return began_at is not None and gate.last_opened_at is not None and began_at < gate.last_opened_at
 
 
@@ -282,7 +286,7 @@ def last_attempt_delay(gate: Gate, now: float) -> float:
 
 
 def start_probe(gate: Gate, now: float) -> Gate:
-    """Return the gate after a probe was sent. The next may follow once this one had time to answer."""
+    """Return the gate after a probe was sent. The next probe may follow once this one had time to finish."""
     probe_at = now + _probe_timeout(gate, now)
     if gate.state is GateState.FLOWING:
         return replace(gate, probe_at=probe_at)
@@ -290,7 +294,7 @@ def start_probe(gate: Gate, now: float) -> Gate:
 
 
 def apply_unfinished_probe(gate: Gate, now: float, *, began_at: float) -> Gate:
-    """Return the gate after a probe that ended without a result, because its worker died for example.
+    """Return the gate after a probe that ended without a result, for example because its worker died.
 
     The next probe may start at once, but still one probe interval after this one began. If this probe ended
     so late that another may already run, nothing changes.
@@ -313,7 +317,7 @@ def _parked_seconds(gate: Gate, now: float) -> float:
 
 
 def _probe_timeout(gate: Gate, now: float) -> float:
-    """Return how long a probe has to answer before the next may start."""
+    """Return how many seconds a probe has to finish before the next one may start."""
     return max(probe_interval(gate, now), 2 * gate.typical_seconds)
 
 
@@ -359,7 +363,7 @@ def _is_placeholder_wait(gate: Gate, failure: CallFailure, now: float) -> bool:
     """Whether a named wait is a placeholder that does not predict when calls succeed again.
 
     Servers and proxies that are down keep naming the same short wait, some with a 429. If the gate opened
-    fully each time, every task would call again and use up the number of times it may be parked.
+    fully after each wait, every task would call again and use up the number of times that it may be parked.
     """
     if failure.reason is Reason.OVERLOADED:
         return True

@@ -1,7 +1,7 @@
 """Applies failures, successes, observed limits and declarations to a stored gate's row.
 
-`gate.py` decides about one gate. This module adds what the row knows: the gates of the upstream's keys, calls
-that began before the gate opened, and limits that a person set.
+`gate.py` decides about one gate. This module also considers the gates of the upstream's keys, calls that
+began before the gate opened, and limits that a person set.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class FailureEffect(NamedTuple):
     """The result of a failure that a call met."""
 
     gate: Gate
-    """The upstream's gate after it."""
+    """The upstream's gate after the failure."""
     closes_only_some_keys: bool
-    """Another key of the upstream flows: the task may go on with that key."""
+    """Whether another key of the upstream flows, so that the task may go on with that key."""
 
 
 def counts_as_success(run: EndedRun, calls: CallSummary) -> bool:
     """Whether a run that succeeded counts as one success of its upstream.
 
     A run that used transports counts if its last call of that upstream succeeded. Calls of other upstreams,
-    and failed calls from which the function recovered, have reported to their gates themselves.
+    and failed calls from which the function recovered, were reported to their gates when they ended.
     """
     return bool(run.upstream) and (calls.count == 0 or calls.own_succeeded is True)
 
@@ -68,10 +68,10 @@ class SuccessfulRuns(NamedTuple):
     """The runs of one upstream that succeeded, summed up for its gate."""
 
     seconds: float
-    """How long a run took on average."""
+    """How many seconds a run took on average."""
     successes: int
     is_probe: bool
-    """One of them was a probe."""
+    """Whether one of the runs was a probe."""
 
 
 MESSAGE_CHARACTERS = 500
@@ -93,9 +93,9 @@ def apply_failure(
         call_failure: The failure.
         now: The current time by the store's clock.
         keys: The gates of the upstream's keys. While one key flows, a rate limit or account failure of
-            another does not close the upstream.
+            another key does not close the upstream.
         began_at: When the run began; None if unknown. Network and server failures of a run that began before
-            the gate last opened are ignored: they belong to the outage that is over.
+            the gate last opened are ignored: such failures belong to the outage that is over.
     """
     if call_failure.began_seconds_ago is not None:
         began_at = now - call_failure.began_seconds_ago
@@ -108,7 +108,7 @@ def apply_failure(
 
 
 def closes_only_some_keys(call_failure: CallFailure, keys: Sequence[GateRow], now: float) -> bool:
-    """Whether the failure closes only some keys: others flow, and tasks go on with them."""
+    """Whether the failure closes only some keys, while others flow and tasks go on with those."""
     if call_failure.reason not in CAPACITY_REASONS | ACCOUNT_REASONS:
         return False
     flowing = sum(gates.gate_at(key.gate, key.limits, now).parked_by is None for key in keys)
@@ -169,7 +169,8 @@ def with_limits(row: GateRow, limits: Limits, now: float) -> GateRow:
 def as_declared(row: GateRow | None, declared: LimitDeclaration, now: float) -> GateRow:
     """Return the row after a declaration; the same row if nothing changes.
 
-    One rule for upstreams, functions and the system: the code's limits apply, except those a person set.
+    One rule for upstreams, functions and the system: the limits in the code apply, except where a person has
+    set a limit.
     """
     if row is None:
         return GateRow(declared.kind, declared.name, declared.limits, Gate(since_at=now))
@@ -180,8 +181,8 @@ def as_declared(row: GateRow | None, declared: LimitDeclaration, now: float) -> 
 def _beyond_one_key(call_failure: CallFailure, keys: Sequence[GateRow], now: float) -> CallFailure | None:
     """Return what a failure of one key means for the upstream; None if another key still flows.
 
-    If no key flows, the upstream waits until the first of them does. If all keys flow, the call was made
-    without a key of the ring, and the failure applies as it is.
+    If no key flows, the upstream waits until the first key flows again. If all keys flow, the call was made
+    without a key of the ring, and the failure applies to the upstream unchanged.
     """
     if (
         not keys

@@ -1,9 +1,9 @@
 """Learns limits from response headers: when an exhausted limit opens, and which rate the other limits allow.
 
-Most providers refill a limit evenly, and their "reset" is the time until it is full. Others count in fixed
-windows and give the whole limit back at the reset. Headers do not say which, but the limit, the remaining
-amount and the reset of one response show it: they either fit an even refill or not. The same arithmetic runs
-in each process, by its own clock, and in the store, by the store's clock.
+Most providers refill a limit evenly, and their "reset" is the time until the limit is full. Others count in
+fixed windows and restore the whole limit at the reset. Headers do not state which kind it is. The limit, the
+remaining amount and the reset of one response show it: the three either fit an even refill or not. Each
+process does this arithmetic by its own clock, and the store by the store's clock.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, LearnedLimit, ObservedLimit
 
 MAX_RESET_SECONDS = 32 * 86_400.0
-"""A reset further away than this is ignored as misread."""
+"""A reset further away than this is ignored, because it was probably misread."""
 MINUTE, DAY = 60.0, 86_400.0
 SCARCE_SHARE = 0.5
-"""When the remaining share falls to this, a limit becomes scarce and calls are paced."""
+"""When the remaining share of a limit falls to this, the limit becomes scarce and calls are paced."""
 AMPLE_SHARE = 0.9
-"""When the remaining share rises above this, a scarce limit is no longer scarce."""
+"""When the remaining share of a scarce limit rises above this, the limit is no longer scarce."""
 MEMORY_SECONDS = 60.0
-"""A response's remaining amount sets a rate for this long. After a minute the limit is full again."""
+"""How long the remaining amount of a response sets a rate: after a minute the limit is full again."""
 STALE_SECONDS = 10.0
-"""While calls are answered, the stored limits that people see are at most this old."""
+"""The greatest age of the stored limits that people see, while responses arrive."""
 
 _ROUNDING_SECONDS = 1.0
 _ROUNDING_SHARE = 0.05
@@ -139,7 +139,7 @@ def _merge_one(
 
 
 def _wait_seconds(limit: LearnedLimit, seen: HeaderLimit, needs: float) -> float | None:
-    """Return the seconds until one more call fits in: 0 for at once, None if the response does not say."""
+    """Return the seconds until the limit has room for one more call; None if the response shows nothing."""
     remaining, reset = seen.remaining or 0.0, seen.reset_seconds
     missing = (needs if limit.limit is None else min(needs, limit.limit)) - remaining
     if missing <= 0:
@@ -169,8 +169,8 @@ def _window_and_refill(old: LearnedLimit, seen: HeaderLimit) -> tuple[float | No
 def _fits_even_refill(used: float, seconds_each: float, reset: float) -> bool:
     """Whether an evenly refilled limit that lacks `used` is full again at the reset.
 
-    `used` may be rounded up by one. One used call fits nearly any reset of a limit that refills slowly, so a
-    reset much earlier than the refill of one call is read as the reset of a shorter window.
+    `used` may be rounded up by one. For a limit that refills slowly, one used call fits nearly any reset. So
+    a reset much earlier than the refill of one call counts as the reset of a shorter window.
     """
     most = used * seconds_each
     if used <= 1 and seconds_each > MINUTE and reset < seconds_each / 2:

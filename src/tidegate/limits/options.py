@@ -29,9 +29,10 @@ WINDOW_SECONDS: Mapping[str, float] = {
 }
 """The windows an upstream may have, several at once."""
 DURATIONS = ("retry_window", "slow_start")
-"""Settings of an upstream that are durations; all others are numbers."""
+"""The settings of an upstream that are durations; all other settings are numbers."""
 COUNTED_BY_THE_DAY = "requests_per_day"
-"""Counted from midnight to midnight UTC. Shorter windows are paced evenly unless `fixed_windows` is set."""
+"""The windows counted from midnight to midnight UTC. Shorter windows are paced evenly unless `fixed_windows`
+is set."""
 
 
 class UpstreamLimits(TypedDict, total=False):
@@ -42,7 +43,7 @@ class UpstreamLimits(TypedDict, total=False):
     requests_per_hour: int | None
     requests_per_day: int | None
     max_in_flight: int | None
-    """Runs and calls in flight at once."""
+    """The most runs and calls in flight at once."""
     retries_per_minute: float | None
     """Retries per minute. Default: a fifth of the requests per minute."""
     retry_window: Seconds
@@ -52,7 +53,8 @@ class UpstreamLimits(TypedDict, total=False):
     failures_to_park: int
     """How many network or server failures in a row park the gate. Default: 5."""
     fixed_windows: bool
-    """The provider counts fixed windows and does not refill evenly. Default: False; days are always fixed."""
+    """Whether the provider counts in fixed windows instead of refilling evenly. Default: False; days are
+    always fixed."""
 
 
 def make_limits(**given: Unpack[UpstreamLimits]) -> Limits:
@@ -80,7 +82,7 @@ def make_limits(**given: Unpack[UpstreamLimits]) -> Limits:
 
 
 def changed_limits(limits: Limits, changes: Mapping[str, float | None]) -> Limits:
-    """Return the limits with some set by a person. None removes a limit, or restores its default.
+    """Return the limits after a person changed some. The value None removes a limit, or restores its default.
 
     Raises:
         OptionError: There is no such limit, or the value is out of range.
@@ -101,12 +103,13 @@ def changed_limits(limits: Limits, changes: Mapping[str, float | None]) -> Limit
 
 
 def handed_back(limits: Limits, names: Collection[str], declared: Limits | None) -> Limits:
-    """Return the limits with some handed back to the code, so that its values apply again.
+    """Return the limits after some were handed back to the code, so that the values in the code apply again.
 
     Args:
         limits: The stored limits.
         names: The names of the limits to hand back.
-        declared: The code's limits; None if unknown here: the values stay until a worker starts.
+        declared: The limits in the code. None if this process does not know them: the values then stay until
+            a worker starts.
 
     Raises:
         OptionError: There is no such limit.

@@ -1,6 +1,6 @@
 """Pauses: a person stops a queue or a task function, until somebody resumes it. Plain values.
 
-A pause moves no task. The claim leaves the tasks of a paused queue or function in the main queue, where they
+A pause moves no task. A claim leaves the tasks of a paused queue or function in the main queue, where they
 keep their place. Runs that have begun go on.
 """
 
@@ -32,7 +32,7 @@ class Pause:
     why: str = ""
 
     def describe(self, now: float) -> str:
-        """Return since when it is paused, by whom and why, for people."""
+        """Return a text for people: since when it is paused, by whom and why."""
         since = format_duration(max(0.0, now - self.paused_at))
         why = f" ({self.why})" if self.why else ""
         return (
@@ -44,7 +44,7 @@ class Pauses:
     """The pauses of a store at one moment.
 
     Args:
-        pauses: All of them.
+        pauses: All pauses.
     """
 
     def __init__(self, pauses: Iterable[Pause] = ()) -> None:
@@ -57,7 +57,7 @@ class Pauses:
         return bool(self._queues or self._functions)
 
     def of(self, queue: str, function: str) -> Pause | None:
-        """Return the pause that holds such a task; None if none does."""
+        """Return the pause that stops such a task; None if no pause does."""
         return self._queues.get(queue) or self._functions.get(function)
 
     def of_queue(self, queue: str) -> Pause | None:

@@ -11,15 +11,17 @@ from tidegate.limits.settings import GateKind
 from tidegate.limits.values import Gate, GateRow, GateState
 
 GATE_CHECK_SECONDS = 60.0
-"""How often retries check a gate that names no time. When the gate opens, they leave early."""
+"""Seconds between two checks of retries for a gate that names no time. When the gate opens, they leave
+early."""
 MIN_GATE_CHECK_SECONDS = 1.0
-"""How often retries check a gate at most."""
+"""The fewest seconds between two checks of retries for a gate."""
 UNCLAIMED_SECONDS = 2.0
-"""If a probe is due for this long, no task in the main queue took it: perhaps no worker serves them."""
+"""If a probe is overdue by this many seconds, no task in the main queue made it: perhaps no worker serves
+these tasks."""
 PLAIN, URGENT, LAST_ATTEMPT = 0, 1, 2
 """The stored values of `DueTask.urgent`."""
 MAX_EARLY = 100
-"""In one round, this many retries of one upstream may leave before their time."""
+"""How many retries of one upstream may leave before their time in one round."""
 
 
 class DueTask(NamedTuple):
@@ -28,16 +30,16 @@ class DueTask(NamedTuple):
     task_id: Any
     upstream: str
     spends: int
-    """1 if its next run spends retry budget, else 0."""
+    """1 if the task's next run spends retry budget, else 0."""
     urgent: int
     """`PLAIN`, `URGENT` or `LAST_ATTEMPT`. The last two may use the reserved part of the budget."""
 
 
 class HeldBack(NamedTuple):
-    """A retry that may not go now."""
+    """A retry that may not leave now."""
 
     by: str
-    """What holds it back: `gate`, or the budget of its `upstream` or of the `system`."""
+    """What holds the retry back: `gate`, or the budget of its `upstream` or of the `system`."""
     seconds: float
     """Seconds from now until the next check."""
 
@@ -83,7 +85,7 @@ class Promotion:
         return None
 
     def charge_or_hold_redrive(self, upstream: str) -> HeldBack | None:
-        """Charge one letter of a bulk redrive and return None, or return what holds it back."""
+        """Charge one dead letter of a bulk redrive and return None, or return what holds it back."""
         gate = self._gates.get(upstream)
         if gate is not None and gates.admits_only_probes(gate):
             return HeldBack("gate", self._parked_until(gate))
@@ -103,7 +105,7 @@ class Promotion:
         return gates.may_probe(gate, self._now, on_last_attempt=task.urgent == LAST_ATTEMPT)
 
     def is_probe_overdue(self, upstream: str) -> bool:
-        """Whether the main queue's tasks of this upstream had time to probe it, and none did."""
+        """Whether the main queue's tasks of this upstream had time to probe it, but none probed it."""
         probe_at = self._gates[upstream].probe_at
         return probe_at is not None and self._now - probe_at >= UNCLAIMED_SECONDS
 

@@ -1,8 +1,9 @@
 """Learns the rate of an upstream that answers 429 although nobody set a limit for a minute or less.
 
-Each 429 halves the rate: the learned one, or the rate of recent successes. Then it doubles every minute, and
-after ten minutes it is forgotten. So it swings around the real limit, with a few 429s a minute instead of a
-burst whenever the gate opens. It is computed from the time of the last 429, so growth needs no write.
+Each 429 halves the learned rate; the first one halves the rate of recent successes. The rate then doubles
+every minute, and after ten minutes it is forgotten. So the rate swings around the real limit, with a few 429s
+a minute instead of a burst whenever the gate opens. It is computed from the time of the last 429, so its
+growth needs no write.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ LEARNED_RATE = "learned_rate"
 """The name of the learned window and of its bucket."""
 DOUBLING_SECONDS = 60.0
 MEMORY_SECONDS = 600.0
-"""This long after the last 429, the rate has doubled ten times and no longer limits anything."""
+"""How long after the last 429 the rate still applies. By then it has doubled ten times and limits nothing."""
 COUNTED_SECONDS = 30.0
 """The weight of a success decays with its age: to about a third after this time."""
 FORGOTTEN_SECONDS = 4 * COUNTED_SECONDS
 """After this long without a success, the count restarts."""
 LEAST_PER_SECOND = 1 / 60
 TRICKLE_PER_SECOND = 2 / 3
-"""A lower rate of successes shows a low demand, not the limit. It counts as this rate."""
+"""The lowest rate of successes that counts: a lower rate shows a low demand, not the limit."""
 SAME_SECONDS = 1.0
-"""A 429 within this time of the last one, or within a run's typical time, was caused by the rate before and
-does not halve it again."""
+"""A 429 within this time of the last one, or within a run's typical time, was caused by the old rate and does
+not halve the rate again."""
 
 
 def count_successes(learned_rate: LearnedRate, successes: int, now: float) -> LearnedRate:
@@ -43,7 +44,7 @@ def count_successes(learned_rate: LearnedRate, successes: int, now: float) -> Le
 
 
 def slow_down(gate: Gate, now: float) -> Gate:
-    """Return the gate after a 429, at half of its rate if it flowed.
+    """Return the gate after a 429, with half its rate if the gate flowed.
 
     If no run succeeded recently, there is no rate to halve.
     """

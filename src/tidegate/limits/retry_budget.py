@@ -1,8 +1,8 @@
 """The retry budget: how many retries an upstream and the whole system may spend, and when the next may go.
 
-It is enforced when tasks move from `retrying` to `ready`. In every window at most its amount leaves. A part
-is reserved for interactive tasks and last attempts; all other retries must pass a second, narrower bucket.
-Bulk redrives spend the same budget through a third bucket of half its rate.
+The budget is enforced when tasks move from `retrying` to `ready`: in each window at most its amount of tasks
+may move. A part is reserved for interactive tasks and last attempts; all other retries must pass a second,
+narrower bucket. Bulk redrives spend the same budget through a third bucket of half its rate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.limits.values import GateRow, TokenBucket
 
 SYSTEM_RETRIES_PER_MINUTE = 600.0
 RETRY_SHARE_OF_REQUESTS = 0.2
-"""The default budget of an upstream: this share of its requests per minute."""
+"""The default budget of an upstream, as a share of its requests per minute."""
 RESERVED_SHARE = 0.2
 """The share of a budget that is reserved for interactive tasks and last attempts."""
 REDRIVE_SHARE = 0.5
@@ -28,7 +28,7 @@ ALL = "retries"
 PLAIN = "retries_plain"
 REDRIVEN = "redrives"
 COUNT = "retries_counted"
-"""The names of the buckets."""
+"""The names of the buckets of a retry budget."""
 
 
 def per_minute(row: GateRow) -> float | None:
@@ -42,7 +42,10 @@ def per_minute(row: GateRow) -> float | None:
 
 
 def rescale_buckets(before: GateRow, after: GateRow, now: float) -> dict[str, TokenBucket]:
-    """Return the buckets after a change of limits. A faster rate applies to retries already charged too."""
+    """Return the buckets after a change of limits.
+
+    A faster rate also applies to retries that are already charged.
+    """
     ratio = speed_up_ratio(before, after)
     rescaled = {
         name: token_bucket.speed_up(bucket, ratio, now)
@@ -115,14 +118,14 @@ class RetryBudget:
         return max(rate.wait(self._buckets.get(name, _NEW), self._now) for name, rate in buckets)
 
     def spend_redrive(self) -> None:
-        """Charge one redrive that may go now. It counts as a retry too."""
+        """Charge one redrive that may go now. A redrive counts as a retry too."""
         self.spend(urgent=False)
         self._buckets[REDRIVEN] = self._redriven.charged(self._buckets.get(REDRIVEN, _NEW), self._now)
 
     def postpone(self, *, urgent: bool) -> float:
         """Return the seconds until a retry that may not go now should ask again.
 
-        Each postponed retry gets one slot after the one before it.
+        Each postponed retry gets a slot one interval after the previous one.
         """
         position = self._postponed.get(urgent, 0)
         self._postponed[urgent] = position + 1
@@ -131,11 +134,11 @@ class RetryBudget:
 
 
 class _RetryRate:
-    """GCRA with a burst of a tenth: `burst` at once, then one every `seconds`, never more than the amount."""
+    """GCRA with a burst of a tenth of the amount: `burst` retries at once, then one every `seconds`."""
 
     def __init__(self, amount: float, window_seconds: float) -> None:
         self.burst = max(1, math.floor(amount / 10))
-        # Any half-open window holds burst + (amount - burst) of them.
+        # Any half-open window contains at most burst + (amount - burst) retries: the amount.
         self.seconds = window_seconds / max(amount - self.burst + 1, _LEAST)
 
     def with_half_burst(self) -> _RetryRate:

@@ -24,9 +24,10 @@ class Limits:
 
     windows: tuple[Window, ...] = ()
     max_in_flight: int | None = None
-    """Calls at once. A run counts as one call from its claim to its end, even while it makes no call."""
+    """The most calls at once. A run counts as one call from its claim to its end, even while it makes no
+    call."""
     retries_per_minute: float | None = None
-    """Retries per minute; None: a fifth of the requests per minute if these are limited, otherwise no
+    """Retries per minute. None means a fifth of the requests per minute if these are limited, otherwise no
     budget."""
     retry_window_seconds: float = 60.0
     """The window of the retry budget."""
@@ -35,12 +36,13 @@ class Limits:
     failures_to_park: int = 5
     """Consecutive network and server failures after which the gate parks."""
     set_by_person: tuple[str, ...] = ()
-    """The names of the limits that a person set. The code's values for them are ignored until handed back."""
+    """The names of the limits that a person set. The values in the code are ignored for these limits until
+    the person hands them back."""
 
     def merged_with(self, declared: Limits) -> Limits:
-        """Return the declared limits, but keep the limits that a person set from these stored ones.
+        """Return the declared limits, except the stored limits that a person set.
 
-        Whether a window is fixed or refills evenly is always decided by the declaration.
+        The declaration always decides whether a window is fixed or refills evenly.
         """
         set_by_person = frozenset(self.set_by_person)
         windows = [window for window in declared.windows if window.name not in set_by_person]
@@ -66,7 +68,7 @@ _FIELDS_BY_NAME = {
     "slow_start": "slow_start_seconds",
     "failures_to_park": "failures_to_park",
 }
-"""The limits that are not windows, by the names that users use."""
+"""The names, as users write them, of the limits that are not windows."""
 
 
 @dataclass(frozen=True, slots=True)

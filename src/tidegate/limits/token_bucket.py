@@ -1,7 +1,7 @@
 """Decides when the next request may start: even pacing by GCRA, or fixed windows.
 
-A caller gets a start time and never a refusal. Slots are handed out in order, so all processes that share one
-bucket together keep its rate. GCRA: ATM Forum Traffic Management 4.0, section 4.4.2.
+A caller always gets a start time, never a refusal. Slots are handed out in order, so all processes that share
+one bucket keep its rate together. GCRA: ATM Forum Traffic Management 4.0, section 4.4.2.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tidegate.domain.spec import Window
 from tidegate.limits.values import TokenBucket
 
 CATCH_UP_SECONDS = 0.5
-"""Slots up to this old may still be used, so that a late claim loses no quota."""
+"""The greatest age, in seconds, of a slot that may still be used, so that a late claim loses no quota."""
 GUARD_SHARE = 1 / 60
-"""Near an edge of a fixed window, within this share of its length, a request counts for both windows: the
+"""A request this close to the edge of a fixed window, as a share of its length, counts for both windows: the
 provider's clock may differ from ours."""
 GUARD_LIMIT_SECONDS = 60.0
 
@@ -39,7 +39,8 @@ def charge(window: Window, bucket: TokenBucket, at: float, *, stretch: float = 1
         window: The limit.
         bucket: The bucket before.
         at: When the request starts.
-        stretch: How many slots the request takes, at least 1. At a tenth of the rate it is 10.
+        stretch: How many slots the request takes, at least 1. At a tenth of the rate, a request takes 10
+            slots.
     """
     if not window.is_fixed:
         return replace(bucket, next_at=max(bucket.next_at, at) + slot_interval(window) * stretch)
@@ -71,7 +72,7 @@ def count_slots(
 def seconds_until_slot(
     window: Window, bucket: TokenBucket, now: float, requests: int, *, stretch: float = 1.0
 ) -> float:
-    """Return the seconds until the last of `requests` requests may start, if they use every slot.
+    """Return the seconds until the last of `requests` requests may start, if these requests use every slot.
 
     Args:
         window: The limit.
@@ -100,9 +101,10 @@ def drop_burst(window: Window, bucket: TokenBucket, since: float) -> TokenBucket
 def rescale_buckets(
     buckets: Mapping[str, TokenBucket], before: Iterable[Window], after: Iterable[Window], now: float
 ) -> dict[str, TokenBucket]:
-    """Return the buckets after a change of limits. A faster rate applies to the slots already taken too.
+    """Return the buckets after a change of limits.
 
-    So a limit of one an hour, set by mistake and corrected at once, does not delay requests for an hour.
+    A faster rate also applies to slots that are already taken. So a limit of one an hour, set by mistake and
+    corrected at once, does not delay requests for an hour.
     """
     slower = {window.name: window for window in before}
     rescaled = dict(buckets)
@@ -120,7 +122,7 @@ def speed_up(bucket: TokenBucket, ratio: float, now: float) -> TokenBucket:
 
 
 def next_slot_in_all(windows: Iterable[Window], buckets: Mapping[str, TokenBucket], now: float) -> float:
-    """Return when a request may start that needs a slot in each of these windows."""
+    """Return when a request that needs a slot in each of these windows may start."""
     return max((next_slot_at(window, buckets.get(window.name, _NEW), now) for window in windows), default=now)
 
 
@@ -149,13 +151,16 @@ def used_requests(window: Window, bucket: TokenBucket, now: float) -> int | None
 
 
 def _catch_up(window: Window) -> float:
-    """Return how many seconds a request may be behind its slot and still use it."""
+    """Return how many seconds after its slot a request may still use the slot."""
     interval = slot_interval(window)
     return math.floor(CATCH_UP_SECONDS / interval) * interval
 
 
 def window_start(window: Window, now: float) -> float:
-    """Return the start of the fixed window of `now`. Shortly after an edge this is still the old window."""
+    """Return the start of the fixed window that `now` is in.
+
+    Shortly after an edge this is still the old window.
+    """
     return math.floor((now - guard_seconds(window)) / window.seconds) * window.seconds
 
 

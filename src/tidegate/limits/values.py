@@ -24,11 +24,11 @@ class ParkedBy(StrEnum):
     """Who or what parked a gate. This decides how it opens."""
 
     SERVER = "server"
-    """The server named a wait. The gate opens by itself when that is over."""
+    """The server named a wait. The gate opens by itself when the wait is over."""
     FAILURES = "failures"
-    """Calls failed, or were refused without a usable wait. A successful probe opens the gate."""
+    """Calls failed, or were refused without a usable wait. Only a successful probe opens the gate."""
     ACCOUNT = "account"
-    """A key or the account's money is missing. A person opens the gate."""
+    """A key is missing or the account has no money. A person must open the gate."""
     PERSON = "person"
     """A person parked it. It opens at the time the person named, if any, or when a person opens it."""
 
@@ -38,14 +38,14 @@ class LearnedRate:
     """How fast runs of an upstream succeed, and how fast they may start since its last 429."""
 
     successes_per_second: float = 0.0
-    """The recent rate of successes at `counted_at`. It is too low while the count is young."""
+    """The recent rate of successes at `counted_at`. The rate is too low while the count is young."""
     counted_at: float = 0.0
     count_started_at: float = 0.0
     """When the count began."""
     per_second: float | None = None
     """How many runs per second could start at `slowed_at`; None if the upstream was never slowed."""
     slowed_at: float | None = None
-    """When the last 429 slowed it."""
+    """When the last 429 slowed the upstream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,35 +62,35 @@ class Gate:
 
     state: GateState = GateState.FLOWING
     parked_by: ParkedBy | None = None
-    """Set while the gate does not flow."""
+    """Who or what parked the gate; None while it flows."""
     reason: str = ""
-    """The reason of the failure that parked it, or of the latest failure."""
+    """The reason of the failure that parked the gate, or of the latest failure."""
     message: str = ""
-    """The message of that failure, or why a person parked it."""
+    """The message of the failure in `reason`, or why a person parked the gate."""
     since_at: float = 0.0
-    """When it entered this state."""
+    """When the gate entered this state."""
     until_at: float | None = None
     """When a parked gate opens by itself; None if it does not."""
     probe_at: float | None = None
-    """From when one task may probe; None if no task may."""
+    """The time from which one task may probe the gate; None if no task may."""
     failures: int = 0
     """Network, server and overload failures since the last success."""
     failed_task_ids: tuple[str, ...] = ()
     """The first two tasks that met network, server or timeout failures since the last success."""
     overloaded_tasks: tuple[RefusedTask, ...] = ()
-    """The latest tasks that parked it by an overload."""
+    """The latest tasks that parked the gate by an overload."""
     rate_limited_tasks: tuple[RefusedTask, ...] = ()
-    """The latest rate limits that tasks met while it flowed; a task counts again after a success."""
+    """The latest rate limits that tasks met while the gate flowed; a task counts again after a success."""
     last_success_at: float | None = None
     """When a call or run last succeeded."""
     rate_limited_since_at: float | None = None
-    """Since when the server has named waits with no success between; None if the last call succeeded."""
+    """When the server began to name waits with no success in between; None if the last call succeeded."""
     slow_start_at: float | None = None
     """When the slow start began; None if there is none. The current share is computed from it."""
     successes: int = 0
-    """Successes since the slow start began."""
+    """How many calls succeeded since the slow start began."""
     last_opened_at: float | None = None
-    """When it last opened. Retries that began to wait before this moment may leave early."""
+    """When the gate last opened. Retries that began to wait before this moment may leave early."""
     typical_seconds: float = 1.0
     """How long a successful run takes: a moving average."""
     learned_limits: tuple[LearnedLimit, ...] = ()
@@ -100,16 +100,16 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class TokenBucket:
-    """How much of one window is used."""
+    """How much of a rate limit's window is used."""
 
     next_at: float = 0.0
     """When the next evenly paced slot is free (the theoretical arrival time of GCRA)."""
     window_started_at: float = 0.0
     """The start of the fixed window that `used` counts."""
     used: int = 0
-    """The number of requests in that window."""
+    """The number of requests in the window that began at `window_start_at`."""
     carried_over: int = 0
-    """How many of them were so close to the window's end that they count in the next window too."""
+    """How many requests were so close to the window's end that they also count in the next window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +120,16 @@ class CallSlot:
     wait_seconds: float | None
     """Seconds until the call may start. If refused: seconds until asking again helps; None if unknown."""
     reason: str = ""
-    """Why it was refused: the reason of a gate that does not flow, else `rate_limit`."""
+    """Why the call was refused: the reason of a gate that does not flow, else `rate_limit`."""
     is_at_capacity: bool = False
-    """Refused because `max_in_flight` calls are running. Try again when one ends."""
+    """Whether the call was refused because `max_in_flight` calls are running. Try again when one ends."""
     has_permit: bool = False
-    """The store recorded a permit for the call. It must be released."""
+    """Whether the store recorded a permit for the call, which must be released."""
     is_probe: bool = False
-    """Granted as a probe of a closed gate. The result must be reported."""
+    """Whether the call is a probe of a closed gate, whose result must be reported."""
     opens_by_probe: bool = False
-    """Refused, and only a probe opens the gate: after `wait_seconds` one call may probe."""
+    """Whether the call was refused and only a probe opens the gate: after `wait_seconds` one call may
+    probe."""
     message: str = ""
     """If refused: the message of the failure that parked the gate, or why a person parked it."""
 
@@ -147,7 +148,10 @@ def upstream_of_key_gate(name: str) -> str:
 
 
 def is_key_gate(name: str, upstream: str | None = None) -> bool:
-    """Whether a name is a gate of one of this upstream's keys; of any upstream's keys if it is None."""
+    """Whether a name is the gate of one of this upstream's keys.
+
+    Without an upstream: of any upstream's keys.
+    """
     ring, mark, _ = name.rpartition(_KEY_MARK)
     return bool(mark) and upstream in (None, ring)
 
@@ -161,7 +165,7 @@ class GateRow:
     limits: Limits = field(default_factory=Limits)
     gate: Gate = field(default_factory=Gate)
     buckets: Mapping[str, TokenBucket] = field(default_factory=dict)
-    """The buckets, by the name of their window."""
+    """The token buckets, by the name of their window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +195,15 @@ class LearnedLimit:
     """True if a part of the wait restores a part of the limit; False if the reset restores all at once."""
     remaining: float | None = None
     needs: float = 1.0
-    """How much of it a call uses: a moving average."""
+    """How much of the limit one call uses: a moving average."""
     seen_at: float = 0.0
-    """When the response came."""
+    """When the response arrived."""
     sent_at: float = 0.0
-    """When its call was sent. Responses to older calls change nothing."""
+    """When the call of that response was sent. Responses to older calls change nothing."""
     opens_at: float | None = None
-    """Set if nothing or too little remains: no call may start before this time."""
+    """No call may start before this time, because nothing or too little remains; None if enough remains."""
     is_scarce: bool = False
-    """Whether at least half of the limit was used and it has not refilled since."""
+    """Whether at least half of the limit was used and has not refilled since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +211,7 @@ class PermitRecord:
     """The store's record of a call in flight that is not covered by a run."""
 
     permit_id: str
-    """Made by the caller, so that it can release a permit even if the store's reply was lost."""
+    """The id of the permit, made by the caller so that it can release the permit even if the store's reply
+    was lost."""
     seconds: float
-    """The lease: how long after the call's start the store keeps the record if nobody releases it."""
+    """The lease: seconds from the call's start until the store drops the record if nobody releases it."""

@@ -42,7 +42,7 @@ class Runnable(Protocol):
 
     @property
     def signature(self) -> Signature:
-        """Its parameters and return annotation."""
+        """The parameters and return annotation of the function."""
         ...
 
 
@@ -66,27 +66,27 @@ class Application(Protocol):
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
-        """The upstreams that its tasks call, by name."""
+        """The upstreams that the application's tasks call, by name."""
         ...
 
     @property
     def start_hooks(self) -> Sequence[Callable[[], Awaitable[None] | None]]:
-        """Run in the loop before the first task."""
+        """Hooks that run in the event loop before the first task."""
         ...
 
     @property
     def child_start_hooks(self) -> Sequence[Callable[[], Awaitable[None] | None]]:
-        """Run once in each child process, before its first task."""
+        """Hooks that run once in each child process, before its first task."""
         ...
 
     @property
     def stop_hooks(self) -> Sequence[Callable[[], Awaitable[None] | None]]:
-        """Run in the loop after the last task, last one first."""
+        """Hooks that run in the event loop after the last task, in reverse order."""
         ...
 
     @property
     def classifiers(self) -> Sequence[Classifier]:
-        """The user's own classifiers of exceptions, called before ours."""
+        """The user's own classifiers of exceptions, called before Tidegate's."""
         ...
 
     @property
@@ -95,15 +95,15 @@ class Application(Protocol):
         ...
 
     def observe(self) -> None:
-        """Have OpenTelemetry subscribe to the events, if it is used here. Safe to repeat."""
+        """Subscribe OpenTelemetry to the events, if this process uses it. Safe to repeat."""
         ...
 
     def declared(self) -> Sequence[LimitDeclaration]:
-        """Return the limits it declares."""
+        """Return the limits that the application declares."""
         ...
 
     def schedule_set(self) -> ScheduleSet:
-        """Return the schedules it declares."""
+        """Return the schedules that the application declares."""
         ...
 
     def manifest(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def _import_module(name: str) -> ModuleType:
             raise ConfigError(
                 f"there is no module {shown(name)} here",
                 fix="run in the application's directory, or name it MODULE:APP",
-            ) from None  # its traceback shows nothing but importlib
+            ) from None  # the traceback shows only importlib
         raise ConfigError(f"{name} cannot be imported: {error}", fix="see the cause above") from error
     except Exception as error:
         raise ConfigError(
@@ -185,7 +185,7 @@ def _source_location(error: Exception) -> str:
 
 
 def short_timeouts(app: Application) -> list[tuple[str, float, float]]:
-    """Return (function, timeout, call seconds) for functions whose timeout ends before one call may end."""
+    """Return (function, timeout, call seconds) for each function with a timeout too short for one call."""
     found = []
     for name, function in app.functions.items():
         upstream = app.upstreams.get(function.spec.upstream)

@@ -6,7 +6,7 @@ import random
 
 
 class BackoffDelay:
-    """Full-jitter pauses that grow with each failure, and are short again after a success.
+    """Random pauses that grow with each failure, and are short again after a success.
 
     Source of the jitter: AWS Architecture Blog, "Exponential Backoff and Jitter" (full jitter).
 

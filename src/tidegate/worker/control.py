@@ -45,7 +45,7 @@ class ControlConnection:
     def send(self, **message: object) -> bool:
         """Send one message; return False if the other process is gone or does not read.
 
-        Never waits: a process that does not read must not delay the supervisor, which keeps all leases.
+        Never waits: a process that does not read must not delay the supervisor, which renews all leases.
         """
         data = json.dumps(message).encode() + b"\n"
         with self._send_lock:

@@ -1,7 +1,7 @@
 """A worker inside another program: a web process, a test, a notebook.
 
-Heartbeat and maintenance run in a thread with its own event loop, so user code that blocks the main loop
-does not lose the lease. The worker cannot kill a function that does not stop, and it ends with its process.
+Heartbeat and maintenance run in a thread with its own event loop, so user code that blocks the main loop does
+not lose the lease. The worker cannot kill a function that does not stop, and it ends when its process ends.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class EmbeddedWorker:
         timings: Intervals and grace times.
         rng: For jitter.
         threaded: False runs heartbeat and maintenance in the same loop, which simulated time needs.
-        may_restart: Whether it continues as a new worker after it lost its lease.
+        may_restart: Whether it continues as a new worker after its lease is lost.
         alerts: The settings of alerts; None to evaluate none.
     """
 
@@ -77,11 +77,11 @@ class EmbeddedWorker:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Its worker ids in the store: one for each pool, in their order."""
+        """The worker ids in the store: one for each pool, in the order of the pools."""
         return self._incarnation.ids
 
     async def __aenter__(self) -> Self:
-        """Register, start the heartbeat, start to claim. May be entered again after it ended."""
+        """Register, start the heartbeat and start to claim. The block may be entered again after it ended."""
         if self._has_started:
             self._incarnation = self._new_incarnation()
         self._has_started = True
@@ -102,7 +102,7 @@ class EmbeddedWorker:
     async def stop(self, grace: float | None = None) -> None:
         """Stop, and let running tasks go on for at most `grace` seconds. Safe to call twice.
 
-        If it is cancelled meanwhile, it releases running tasks at once, and then raises the cancellation.
+        If this call is cancelled, running tasks are released at once before the cancellation is raised.
         """
         restart_task, self._restart_task = self._restart_task, None
         if restart_task is not None:
@@ -283,7 +283,7 @@ class _BackgroundLoop:
             "schedule declaration", DECLARE_SECONDS, declarer.run_once, rng=rng
         )
         self._pinged_at: float | None = None
-        """When the engines' loop was pinged; None after it answered."""
+        """When the engines' loop was pinged; None once it has answered."""
 
     async def start(self, *, threaded: bool) -> None:
         if threaded:
@@ -301,7 +301,8 @@ class _BackgroundLoop:
             await self._stop_jobs()
             return
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._stop_jobs(), self._loop))
-        closing = self._loop.shutdown_asyncgens()  # a store's connections of this loop end with it
+        # the store's connections of this loop end when it is closed
+        closing = self._loop.shutdown_asyncgens()
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(closing, self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)

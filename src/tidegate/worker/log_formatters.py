@@ -24,18 +24,18 @@ MAX_TRACEBACK_LENGTH = 32_000
 """Longer tracebacks are cut to this many characters."""
 
 PLAIN = {"is_plain": True}
-"""`extra` for records that hold only names, ids and numbers. They are not searched for secrets."""
+"""The `extra` of records that hold only names, ids and numbers, and are not searched for secrets."""
 
 _TASK_FIELDS = ("task_id", "run", "queue", "function")
 _FIELDS = (*_TASK_FIELDS, "trace_id", "span_id")
 _TEXT_FIELDS = ("task_id", "run", "queue", "trace_id")
-"""Those that a line of text shows."""
+"""The fields of the running task that a line of text shows."""
 Fields = Mapping[str, object]
-"""More values of a record, by name."""
+"""More fields of a record, by name."""
 
 
 class RunMessage(NamedTuple):
-    """A message about one run that holds only names, ids and numbers, with the fields of its record."""
+    """A log message about one run, of names, ids and numbers only, with the fields of its record."""
 
     message: str
     task_id: str
@@ -43,11 +43,11 @@ class RunMessage(NamedTuple):
     queue: str
     function: str
     trace_id: str = ""
-    """Empty if it has no trace."""
+    """The trace of the run; empty if it is not traced."""
 
     @property
     def fields(self) -> dict[str, object]:
-        """The fields of its record."""
+        """The fields of the message's record."""
         fields: dict[str, object] = {
             "task_id": self.task_id,
             "run": self.run,
@@ -63,14 +63,14 @@ _STANDARD_LIBRARY = str(Path(os.__file__).parent)
 
 
 class TaskFieldsFilter(logging.Filter):
-    """Adds fields of the running task and its trace to each record; None outside a task.
+    """Adds fields of the running task and its trace to each record; outside a task the fields are None.
 
-    They are `task_id`, `run`, `queue`, `function`, `trace_id` and `span_id`. A record that already has a
-    field of that name keeps it.
+    The fields are `task_id`, `run`, `queue`, `function`, `trace_id` and `span_id`. A record that already has
+    a field of that name keeps it.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add the fields; let every record pass."""
+        """Add the fields to a record; let every record pass."""
         present = vars(record)
         if not all(name in present for name in _FIELDS):
             for name, value in task_fields().items():
@@ -79,7 +79,7 @@ class TaskFieldsFilter(logging.Filter):
 
 
 def task_fields() -> dict[str, object]:
-    """Return the fields of log records of the present code; None for those that it has not."""
+    """Return the log fields of the running task; each is None outside a task or without a trace."""
     context = current_context() or child_context()
     fields: dict[str, object] = {
         name: None if context is None else getattr(context, name) for name in _TASK_FIELDS
@@ -94,8 +94,8 @@ class LibraryRecordsFilter(logging.Filter):
     """Drops records below WARNING from libraries; passes all records of Tidegate and the application.
 
     A package is a library if it is installed (in `site-packages`) or part of Python. At the first dropped
-    record its logger is set to WARNING, so that the next ones cost nothing. A logger whose level somebody set
-    is left alone.
+    record its logger is set to WARNING, so that later records cost nothing. A logger whose level was set
+    explicitly is left alone.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class LibraryRecordsFilter(logging.Filter):
         """Top-level packages whose records pass."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is to be logged."""
+        """Return whether this record is logged."""
         if record.levelno >= logging.WARNING:
             return True
         top = record.name.partition(".")[0]
@@ -154,7 +154,7 @@ class TextFormatter(logging.Formatter):
     def run_lines(
         self, time_text: str, level: str, logger: str, process: int, runs: Sequence[RunMessage]
     ) -> list[str]:
-        """Return what `line` returns for each run, in a fraction of its time."""
+        """Return one line for each run, as `line` does, in a fraction of the time."""
         start = _start(time_text, level, logger, process)
         return [
             one_line(
@@ -199,7 +199,7 @@ class JsonFormatter(logging.Formatter):
     def run_lines(
         self, time_text: str, level: str, logger: str, process: int, runs: Sequence[RunMessage]
     ) -> list[str]:
-        """Return what `line` returns for each run."""
+        """Return one line for each run, as `line` does."""
         return [self.line(time_text, level, logger, process, run.message, run.fields) for run in runs]
 
 

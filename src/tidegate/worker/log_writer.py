@@ -15,10 +15,10 @@ MAX_LINES = 10_000
 MAX_BYTES = 4 * 1024 * 1024
 """At most this many bytes wait to be written."""
 GATHER_SECONDS = 0.02
-"""After each write the thread lets lines gather for this long. A line that finds it asleep does not wake it:
-waking a thread for each line would cost the thread that logs more than the line itself."""
+"""After each write the writer thread sleeps this long while lines gather. A new line does not wake it: waking
+a thread would cost the logging thread more than the line itself."""
 CLOSE_SECONDS = 1.0
-"""How long the process waits at its end for the last lines."""
+"""How long an ending process waits until the last lines are written."""
 
 _BATCH_BYTES = 32_768
 _writers: weakref.WeakSet[LogLineWriter] = weakref.WeakSet()
@@ -34,7 +34,7 @@ class LogLineWriter:
         descriptor: The file descriptor. It may block, fail or be closed.
         dropped: Returns the line that reports how many lines were dropped.
         patience: Seconds that `put` may wait until a line is written, for a process that may end suddenly.
-            After one wait that timed out, `put` does not wait until all lines are written.
+            After a wait that timed out, `put` does not wait again until all lines are written.
     """
 
     def __init__(self, descriptor: int, *, dropped: Callable[[int], bytes], patience: float = 0.0) -> None:
@@ -47,9 +47,9 @@ class LogLineWriter:
         self._dropped = 0
         self._thread: threading.Thread | None = None
         self._late: threading.Event | None = None
-        """Set when a line has been written after the wait for it timed out."""
+        """Whether `put` may wait again: set once all lines are written after a timed-out wait."""
         self._is_direct = False
-        """Whether there is no thread, so that the caller of `put` writes its line itself."""
+        """Whether there is no writer thread, so that the caller of `put` writes its line itself."""
         _writers.add(self)
 
     def put(self, lines: bytes) -> None:
@@ -69,7 +69,10 @@ class LogLineWriter:
             self._late = self._wait(self._patience)
 
     def close(self, within: float = CLOSE_SECONDS) -> None:
-        """Wait at most this many seconds until all lines are written. Safe to repeat; `put` still works."""
+        """Wait at most this many seconds until all lines are written.
+
+        Safe to repeat; `put` works afterwards.
+        """
         if self._thread is not None and not self._is_direct:
             self._wait(within)
 
@@ -78,7 +81,10 @@ class LogLineWriter:
         self._is_direct = True
 
     def _wait(self, seconds: float) -> threading.Event | None:
-        """Wait until all lines are written. On a timeout, return the event that is set once they are."""
+        """Wait until all lines are written.
+
+        On a timeout, return the event that is set once they are written.
+        """
         written = threading.Event()
         self._lines.put(written)
         return None if written.wait(seconds) else written
@@ -87,7 +93,7 @@ class LogLineWriter:
         thread = threading.Thread(target=self._run, name="tidegate log", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the interpreter shuts down, and starts no more threads
+        except RuntimeError:  # the interpreter is shutting down and starts no more threads
             self._is_direct = True
         else:
             self._thread = thread

@@ -47,7 +47,7 @@ class _Handler(logging.Handler):
 
     @property
     def has_only_own_filters(self) -> bool:
-        """Whether the application has added no filter and no formatter."""
+        """Whether the handler has no filter or formatter of the application."""
         return tuple(self.filters) == self._own_filters and self.formatter is self._formatter
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -61,14 +61,14 @@ class _Handler(logging.Handler):
     def write(self, logger: str, runs: Sequence[RunMessage]) -> None:
         """Log these runs at INFO level without records."""
         lines = self._formatter.run_lines(format_time(time.time()), "INFO", logger, os.getpid(), runs)
-        self.acquire()  # as `logging` does around `emit`
+        self.acquire()  # as `logging` does around a call of `emit`
         try:
             self._writer.put(_encoded("\n".join(lines)))
         finally:
             self.release()
 
     def close(self) -> None:
-        """Wait a moment until all lines are written."""
+        """Wait briefly until all lines are written."""
         self._writer.close()
         super().close()
 

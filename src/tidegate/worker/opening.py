@@ -1,4 +1,4 @@
-"""Opens the store when a worker starts: the server may not be up yet, or have no free connection."""
+"""Opens the store when a worker starts, even if the server is not up yet or has no free connection."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from typing import Any
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _SIGNALS = tuple(sorted(int(number) for number in signal.valid_signals() if number != signal.SIGCHLD))
-"""All except SIGCHLD: libraries keep a handler for it while their child processes run."""
+"""The signals whose handlers are restored: all except SIGCHLD, which libraries handle while their child
+processes run."""
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
 
@@ -30,7 +31,7 @@ class ProcessSnapshot:
         self._directory_id = _directory_id()
         try:
             self.directory: str | None = os.getcwd()  # noqa: PTH109 - children are started with text
-        except OSError:  # it was removed; child processes inherit it all the same
+        except OSError:  # the directory was removed, but child processes can still inherit it
             self.directory = None
         self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self._handlers = dict(_handlers())
@@ -65,7 +66,7 @@ class ProcessSnapshot:
                     resource.prlimit(pid, limit, values)
 
     def close(self) -> None:
-        """Close the directory."""
+        """Close the file descriptor of the directory."""
         os.close(self._directory)
 
     def _restore_directory(self) -> bool:
@@ -100,7 +101,7 @@ class ProcessSnapshot:
 
 
 def _directory_id() -> tuple[int, int]:
-    """Return the identity of the working directory, also if it was removed."""
+    """Return the identity of the working directory, even if it was removed."""
     found = os.stat(".")  # noqa: PTH116 - after each task; pathlib doubles the cost
     return found.st_dev, found.st_ino
 

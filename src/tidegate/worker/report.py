@@ -1,4 +1,4 @@
-"""The log messages about runs and leases. Never arguments or results: they may hold secrets."""
+"""The log messages about runs and leases. They never contain arguments or results, which may hold secrets."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def failed_outcome(function: str, outcome: Outcome, fields: Mapping[str, object]
     Args:
         function: The task function.
         outcome: The outcome of its run.
-        fields: Those of the records; None if the message says all.
+        fields: The fields of the log records; None if the message contains them all.
     """
     if isinstance(outcome, Dead):
         failure = outcome.failure
@@ -139,7 +139,7 @@ def limits_changed(name: str, changes: Sequence[str]) -> None:
 
 
 def timeout_too_short(function: str, timeout: float, call_seconds: float) -> None:
-    """Log that a task's timeout is shorter than its call may take, so that no call ever times out itself."""
+    """Log that a task's timeout is shorter than its call may take: the call's timeout never applies."""
     log.warning(
         "%s: its timeout of %g s is not longer than the %g s that one call to its upstream may take. "
         "Raise the timeout, or set times=CallTimes(seconds=…) for the upstream",
@@ -212,7 +212,7 @@ def process_state_changed(function: str, restored: Sequence[str], lost: Sequence
 
 
 def will_retry(what: str, error: Exception, pause: float) -> None:
-    """Log that a step failed and is retried, because of the store or of an unexpected error."""
+    """Log that a step failed and is retried: the store is unreachable, or an unexpected error occurred."""
     if isinstance(error, StoreError):
         log.warning("%s: the store is unreachable (%s); retrying in %.1f s", what, error, pause)
     else:
@@ -249,6 +249,6 @@ def stop_hook_failed(hook: object, error: Exception) -> None:
 def lease_lost(worker_id: str) -> None:
     """Log that another process retired this worker."""
     log.error(
-        "worker %s was retired by another process; its runs are stopped and nothing of them is written",
+        "worker %s was retired by another process; its runs are stopped and their outcomes are not written",
         worker_id,
     )

@@ -1,4 +1,4 @@
-"""Scratch directories: one per worker, and in it one per run. Removed when the run ends or is killed."""
+"""Scratch directories: one per worker, and in it one per run, removed when the run ends or is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate.store.worker_rows import WorkerRow
 log = logging.getLogger("tidegate.worker")
 
 STALE_SECONDS = 86_400.0
-"""Directories of unknown workers are removed at this age."""
+"""Scratch directories of unknown workers are removed at this age."""
 _WORKER_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -55,7 +55,7 @@ async def remove_unknown(store: Store) -> None:
 
 
 def remove_stale(living: set[str], min_age_seconds: float, now: float) -> int:
-    """Delete the directories of workers that are not in `living`; return how many there were.
+    """Delete the directories of workers that are not in `living`; return how many directories there were.
 
     Directories whose name is no worker id are left alone: others may use the base directory too.
 

@@ -1,4 +1,4 @@
-"""The settings of a worker: its pools and its timings. Plain values, checked on creation."""
+"""The settings of a worker: its pools and its timings. The values are checked when they are created."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Pool:
 
     name: str
     queues: tuple[str, ...]
-    """The queues to serve; `*` serves every queue. With `strict`, their order counts."""
+    """The queues to serve; `*` serves every queue. With `strict`, queues come first in the listed order."""
     concurrency: int
-    """Tasks at once in each process."""
+    """How many tasks each process runs at once."""
     processes: int
     """How many processes the pool has."""
     poll_interval: float
@@ -71,19 +71,20 @@ class Pool:
     child_runs: int
     """Tasks a child process runs before it is replaced, so that small leaks stay small."""
     fatal_errors: tuple[str, ...]
-    """Words in an error's class or message after which its child process is replaced; `[]` for none."""
+    """Words. After an error whose class or message contains one, its child process is replaced; `[]` for
+    never."""
     overlap: bool
     """On a reload, whether a new process starts before the old one ends, so that no slot is lost meanwhile.
-    Both must fit into memory. If not, the old one ends first."""
+    Both processes must fit into memory. If `overlap` is off, the old process ends first."""
     event_loop: str
-    """The event loop of its processes: `uvloop` (needs `tidegate[uvloop]`), `asyncio`, or `auto` for uvloop
-    if it is installed."""
+    """The event loop of the pool's processes: `uvloop` (needs `tidegate[uvloop]`), `asyncio`, or `auto` for
+    uvloop if it is installed."""
     strict: bool
-    """Whether, within each priority, a queue is served only if the queues before it have nothing ready. If
-    not, tasks are taken by rank from all queues."""
+    """Whether, within each priority, a queue is served only if the queues before it have nothing ready.
+    Without `strict`, tasks are taken by rank from all queues."""
     shares: Mapping[Priority, float]
-    """The share of the claims reserved for each lower priority while it has work, 0.9 in all at most.
-    Priorities not named keep their default."""
+    """The share of the claims reserved for each lower priority while it has work, 0.9 in all at most. A
+    priority that is not named keeps its default."""
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ def pools_option(pools: Sequence[Pool]) -> tuple[Pool, ...]:
 
 
 def shares_option(option: str, value: Mapping[Any, float]) -> dict[Priority, float]:
-    """Return the shares of the claims by priority. Priorities not named keep their default.
+    """Return the shares of the claims by priority. A priority that is not named keeps its default.
 
     Raises:
         OptionError: A priority cannot have a share, or a number is not allowed.
@@ -196,10 +197,10 @@ class Timings:
     promote_batch: int
     """Due tasks made ready in one transaction."""
     stop_grace: float
-    """How long a function that was asked to stop may go on before its run is closed without it."""
+    """How long a function that was asked to stop may go on before its run is closed while it still runs."""
     drain_grace: float | None
-    """How long running tasks may continue after SIGTERM. Default: the longest timeout of the pool's tasks,
-    at most 25 s. To let longer calls finish, raise it together with the limit of your platform."""
+    """How long running tasks may continue after SIGTERM. Default: the longest timeout of the pool's tasks, at
+    most 25 s. To let longer calls finish, raise it together with the grace period of your platform."""
     stall_limit: float
     """A pool process that does not answer for this long is killed."""
     cancel_poll: float

@@ -1,4 +1,4 @@
-"""Signal handling: what each signal means to the supervisor, and how its child processes ignore them."""
+"""Signal handling: what each signal means to the supervisor, and how its child processes ignore signals."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from types import FrameType
 log = logging.getLogger("tidegate.supervisor")
 
 STOP = (signal.SIGTERM, signal.SIGINT)
-"""Drain. The second signal releases running tasks at once."""
+"""Signals that start a drain. A second one releases running tasks at once."""
 RELEASE = signal.SIGQUIT
-"""Release running tasks at once."""
+"""Signals that release running tasks at once."""
 RELOAD = signal.SIGHUP
-"""Restart the processes with the current code."""
+"""Signals that restart the processes with the current code."""
 FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
-"""For the application: forwarded to every pool process, which ignores them unless the application sets a
+"""Signals for the application. Every pool process gets them, and ignores them unless the application sets a
 handler."""
 
 _HANDLED = (*STOP, RELEASE, RELOAD, *FORWARDED)
 _SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
 _SHELL_ENDED = signal.SIGALRM
-"""Sent by the kernel when the shell ends. Not SIGTERM, because a second SIGTERM has its own meaning."""
+"""The signal that the kernel sends when the shell ends. It is not SIGTERM, because a second SIGTERM has its
+own meaning."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -64,7 +65,7 @@ def install_handlers(
 ) -> None:
     """Call these functions in the running loop when signals come.
 
-    With a terminal, SIGHUP means that the terminal is gone, and so it stops. If SIGHUP is ignored, as under
+    With a terminal, SIGHUP means that the terminal is gone: the service stops. If SIGHUP is ignored, as under
     nohup, it stays ignored.
 
     Args:
@@ -90,9 +91,9 @@ def install_handlers(
 def stop_when_shell_exits(stop: Callable[[], None]) -> None:
     """Stop when our parent, a shell that was started as `sh -c "…"` only to run us, ends.
 
-    Some shells stay between a process manager and its command, and die of SIGTERM without passing it on. A
-    command in the background (`&`, nohup) is excluded, because it is meant to outlive its shell. If the shell
-    is process 1, SIGTERM does not even end it; then a warning is logged.
+    Some shells stay between a process manager and its command, and die of SIGTERM without passing the signal
+    on. A command in the background (`&`, nohup) is excluded, because it is meant to outlive its shell. If the
+    shell is process 1, SIGTERM does not even end the shell; then a warning is logged.
 
     Call it before `install_handlers`, which handles the signals that a background command ignores.
 

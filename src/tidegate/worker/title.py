@@ -17,7 +17,7 @@ def _finder() -> Callable[[str], None]:
 
     def set_title(title: str) -> None:
         given = os.environ.get(_KEEP_ENVIRONMENT)
-        os.environ[_KEEP_ENVIRONMENT] = "1"  # read at the first call
+        os.environ[_KEEP_ENVIRONMENT] = "1"  # setproctitle reads this variable at its first call
         setproctitle(f"tidegate {title}")
         if given is None:
             del os.environ[_KEEP_ENVIRONMENT]

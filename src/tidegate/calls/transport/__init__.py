@@ -1,1 +1,1 @@
-"""The HTTP transport for clients of `httpx2` and `httpx`: each request needs a permit and reports its end."""
+"""The HTTP transport for clients of `httpx2` and `httpx`: it gets and settles a permit for each request."""

@@ -1,4 +1,4 @@
-"""Supports two HTTP libraries, `httpx2` and `httpx`, with the same code: their classes have the same shape.
+"""Supports `httpx2` and `httpx` with the same code: the classes of both libraries have the same shape.
 
 Current SDKs of OpenAI, Anthropic and others use `httpx2`; older and many other SDKs use `httpx`. Both may be
 loaded in one process. Neither is imported unless a new transport is needed.
@@ -20,30 +20,31 @@ _NAMES = ("httpx2", "httpx")
 
 
 def make_transport() -> Any:
-    """Return a new asynchronous transport of `httpx2`, or of `httpx` if that is not installed.
+    """Return a new asynchronous transport of `httpx2`, or of `httpx` if `httpx2` is not installed.
 
     Raises:
-        ConfigError: Neither is installed.
+        ConfigError: Neither library is installed.
     """
     for name in _NAMES:
         try:
             library = import_module(name)
         except ImportError:
             continue
-        # Permits and `max_in_flight` limit the calls. A smaller connection pool would only use up their time.
+        # Permits and `max_in_flight` limit the calls. A smaller connection pool would only use up the time of
+        # calls.
         return library.AsyncHTTPTransport(limits=library.Limits(max_keepalive_connections=100))
     raise ConfigError("a transport needs httpx2 or httpx, and neither is installed", fix="pip install httpx2")
 
 
 def library_of_transport(inner: object) -> Any:
-    """Return the library of a transport, also if its class is a subclass.
+    """Return the library of a transport, even if its class is a subclass.
 
     Raises:
         ConfigError: The transport belongs to neither library.
     """
     for name in _NAMES:
         library = sys.modules.get(name)
-        # `__module__` does not show it: openai 3 sets it to its own name.
+        # `__module__` does not show the library: openai 3 sets `__module__` to its own name.
         if library is not None and isinstance(inner, library.BaseTransport | library.AsyncBaseTransport):
             return library
     raise ConfigError(
@@ -53,7 +54,8 @@ def library_of_transport(inner: object) -> Any:
 
 
 _NEAREST_FRAMES = 20
-"""There are six frames between a client's `send` and its transport, and a few more with instrumentation."""
+"""How many stack frames are searched. There are six between a client's `send` and its transport, and a few
+more with instrumentation."""
 
 
 def is_streamed_by_client(library: Any) -> bool:
@@ -95,6 +97,6 @@ def content_of(request: Any) -> bytes | None:
     """Return the request's body; None if it is a multipart or streamed body that is not read yet."""
     try:
         content: bytes = request.content
-    except Exception:  # RequestNotRead of either library
+    except Exception:  # the error is `RequestNotRead` of either library
         return None
     return content

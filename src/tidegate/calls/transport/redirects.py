@@ -1,7 +1,8 @@
 """Redirects: a redirect to another host must not carry our API keys.
 
-When a client follows a redirect, it removes its own key from the new request and copies the extensions of the
-redirected request to it. So an extension can carry the original address to such requests, and to no others.
+A client that follows a redirect removes its own key from the new request, and copies the extensions of the
+old request to the new one. So an extension carries the original address to redirected requests, and to no
+others.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def calls_a_model(request: Any) -> bool:
 
 
 def leaves_origin(request: Any) -> bool:
-    """Whether a redirect leads the request to another host, which must not get our keys."""
+    """Whether a redirect leads the request to another host, which must not get our API keys."""
     asked = request.extensions.get(_ASKED)
     return asked is not None and not _is_same(asked, request.url)
 

@@ -1,6 +1,6 @@
 """Adds the API key, the idempotency key and the time limits to a request before it is sent.
 
-It uses the requests of `httpx2` and `httpx` by duck typing and imports neither.
+It handles the requests of `httpx2` and `httpx` by duck typing and imports neither library.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
 
 def sizes_of_request(request: Any) -> Sizes:
-    """Return the sizes that a request asks for; empty ones if its body is an upload that is not read yet."""
+    """Return the sizes that a request asks for; empty sizes if its body is an upload that is not read yet."""
     return sizes_of(content_of(request), str(request.url))
 
 
@@ -54,8 +54,8 @@ _equal_calls: WeakKeyDictionary[Context, Counter[str]] = WeakKeyDictionary()
 def idempotency_key(method: str, url: str, body: bytes | None) -> str:
     """Return the idempotency key of this call. It is the same when the task runs again and repeats the call.
 
-    Equal calls of one run are numbered, so each has its own key. The key is random outside a task, and if the
-    content cannot be read, because two different uploads must never share a key.
+    Equal calls of one run are numbered, so each has its own key. Outside a task, and for content that cannot
+    be read, the key is random: two different uploads must never share a key.
 
     Args:
         method: The request's method.

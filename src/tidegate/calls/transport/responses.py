@@ -1,4 +1,4 @@
-"""Reads responses: whether to buffer them, whether they are failures, and which usage they report."""
+"""Reads responses: which ones to buffer, which ones are failures, and which usage they report."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PAGES = ("text/html", "application/xhtml+xml")
 
 
 def is_page_instead_of_answer(request: Any, response: Any) -> bool:
-    """Return whether a model call was answered with a web page, because the address is not an API's."""
+    """Return whether the response to a model call is a web page: the address is not that of an API."""
     return response.status_code < 300 and content_type(response) in _PAGES and calls_a_model(request)
 
 
 def replace_with_not_found(request: Any, response: Any, library: Any) -> bytes:
-    """Turn a web page that answers a model call into a 404 with an explanation; return its body.
+    """Turn a web page in response to a model call into a 404 with an explanation; return the new body.
 
     SDKs would otherwise return the page's text, an empty stream, or an error about JSON.
     """
@@ -47,11 +47,11 @@ def replace_with_not_found(request: Any, response: Any, library: Any) -> bytes:
 
 
 def is_buffered(response: Any, *, is_stream_asked_for: bool, is_streamed_by_client: bool) -> bool:
-    """Return whether the response is read whole before it is passed on.
+    """Return whether the response is read completely before it is passed on. Errors always are.
 
-    Errors are always read whole. JSON is read whole if neither the request nor the client asks for a stream.
-    The content type alone does not decide, since Gemini and Cohere label their streams as JSON. If the
-    request asks for a stream, JSON with a stated length is still read whole.
+    JSON is read completely if neither the request nor the client asks for a stream. The content type alone
+    does not decide, since Gemini and Cohere label their streams as JSON. If the request asks for a stream,
+    JSON with a stated length is still read completely.
 
     Args:
         response: The inner transport's response.
@@ -78,8 +78,8 @@ def check_complete(response: Any, body: bytes, library: Any, request: Any) -> No
     """Check that a successful JSON response is complete.
 
     Raises:
-        Exception: The library's `RemoteProtocolError`, if the JSON is cut off. A gateway that closes its
-            connection early, without a stated length, causes this.
+        Exception: The library's `RemoteProtocolError`, if the JSON is cut off. The cause is a gateway that
+            closes its connection early, without a stated length.
     """
     if response.status_code >= 400 or not body.strip() or not is_document(response):
         return
@@ -100,7 +100,7 @@ def content_type(response: Any) -> str:
 def result_of_response(
     response: Any, body: bytes, settings: CallSettings, host: str, *, seconds: float
 ) -> CallResult:
-    """Return the result of a call whose response was read whole. May change the response's status.
+    """Return the result of a call whose response was read completely. May change the response's status.
 
     Some providers answer 200 with an error whose code is the real status. The response gets that status, so
     that the SDK raises an error and does not return a response without content.

@@ -1,4 +1,4 @@
-"""Suppresses an SDK's own retries: each retry raises the error of the first try again, and nothing is sent.
+"""Suppresses an SDK's own retries: each retry raises the error of the first try again and sends nothing.
 
 SDKs made with Stainless (OpenAI, Anthropic, Groq, Together, Fireworks) number their tries in a header. All
 tries of one call are made in the same context, so a context variable keeps the first error for them.

@@ -18,7 +18,7 @@ from tidegate.providers.usage import later, usage_of
 
 _MAX_LINE_BYTES = 4_000_000
 _MARKERS = (b"usage", b"error", b"eval_count", b"failed")
-"""Lines of a stream without any of these are not parsed."""
+"""The texts that make a line of a stream worth parsing. Lines without any of them are skipped."""
 
 
 class StreamReader:
@@ -53,7 +53,7 @@ class StreamReader:
         self._end = StreamEnd(pack_for(host=host, provider=settings.provider_name).name)
         self.usage: Usage | None = None
         self.failure: Failure | None = None
-        """The error that the stream itself reported; None if there was none."""
+        """The error that the stream itself reported; None if it reported none."""
 
     def feed(self, piece: bytes) -> None:
         """Read the next bytes. Never raises."""
@@ -78,7 +78,7 @@ class StreamReader:
 
     @property
     def missing_end(self) -> str:
-        """Why a stream that is over is incomplete; empty if it is complete, or if that cannot be known."""
+        """Why a stream that has ended is incomplete; empty if it is complete, or if this cannot be known."""
         if not self._readable:
             return ""
         if self._end.missing:

@@ -1,4 +1,4 @@
-"""A streamed response: it is read while it is passed to the client, and its permit is settled at its end."""
+"""A streamed response, which is read while it is passed to the client. Its permit is settled at its end."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ class StreamedResponse:
             await self._settle(self._result())
             return
         broken = self._library.RemoteProtocolError(self._reader.missing_end, request=self._request)
-        if self._reader.failure is not None:  # the stream itself reported why it broke off
+        if self._reader.failure is not None:  # the stream itself has reported why it broke off
             await self._settle(self._result())
         else:
             await self._settle(result_of_error(broken, self._settings, seconds=self._seconds))
         raise broken
 
     async def aclose(self) -> None:
-        """Close the connection. A stream that the client closes early still counts as a success."""
+        """Close the connection. A stream that the client closes early counts as a success."""
         try:
             await self._source.aclose()
         finally:

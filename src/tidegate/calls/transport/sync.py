@@ -67,7 +67,7 @@ class SyncTransport:
         return response
 
     def close(self) -> None:
-        """Close the core."""
+        """Close the asynchronous transport."""
         run_sync(self._core.aclose())
 
 
@@ -87,7 +87,7 @@ class ThreadedTransport:
         def send() -> Any:
             response = self._inner.handle_request(request)
             if is_left.is_set():
-                response.stream.close()  # the caller was cancelled and does not use it
+                response.stream.close()  # the caller was cancelled and does not use the response
             return response
 
         try:
@@ -146,7 +146,7 @@ def _async_stream_class(library: Any) -> Any:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a part of a call to its end. Abort it when its run is asked to stop.
+    """Run a part of a call to its end; abort it when the call's run is asked to stop.
 
     Raises:
         TaskStopped: The run was asked to stop.

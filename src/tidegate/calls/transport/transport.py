@@ -4,8 +4,8 @@ It sits between an `httpx2.AsyncClient` (or one of `httpx`) and the transport th
 
     client = openai.AsyncOpenAI(http_client=httpx2.AsyncClient(transport=upstream.transport()))
 
-Errors and JSON responses are read whole before they are passed on, unless the request asked for a stream.
-Streams are read while they are passed on, and their permit is settled at their end.
+Errors and JSON responses are read completely before they are passed on, unless the request asked for a
+stream. A stream is read while it is passed on, and its permit is settled at its end.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ if TYPE_CHECKING:
     class _ClientTransport(
         httpx2.AsyncBaseTransport, httpx2.BaseTransport, httpx.AsyncBaseTransport, httpx.BaseTransport
     ):
-        """The type that clients of both libraries accept. Only type checkers need both installed."""
+        """The type that clients of both libraries accept.
+
+        Only type checkers need both libraries installed.
+        """
 
         async def handle_async_request(self, request: Any) -> Any: ...
         def handle_request(self, request: Any) -> Any: ...
@@ -63,7 +66,7 @@ else:
 
 
 StandIn = Callable[[Any], Any]
-"""Returns an asynchronous transport of a library: `httpx2` or `httpx`."""
+"""A function that returns an asynchronous transport of a library: `httpx2` or `httpx`."""
 
 
 def _no_stand_in() -> None:
@@ -78,7 +81,7 @@ class UpstreamTransport(_ClientTransport):
     Args:
         permits: The source of permits.
         settings: The settings of calls.
-        inner: The transport that sends the requests. None for a new `AsyncHTTPTransport` of `httpx2`, or of
+        inner: The transport that sends the requests. None makes a new `AsyncHTTPTransport` of `httpx2`, or of
             `httpx` if `httpx2` is not installed.
         stand_in: Returns a function that makes the transport for the next request; None to use `inner`. For
             tests.
@@ -125,7 +128,7 @@ class UpstreamTransport(_ClientTransport):
         """Do the same as `handle_async_request` for a sync client.
 
         Raises:
-            UsageError: It was called inside an event loop, which it would block.
+            UsageError: The call was made inside an event loop, which it would block.
             TaskStopped: The run was asked to stop. The call was aborted but may have been processed.
         """
         return self._sync.handle_request(request)
@@ -175,7 +178,7 @@ class UpstreamTransport(_ClientTransport):
     async def _call(self, request: Any, permit: Permit, is_streamed_by_client: bool) -> Any:
         host, sent_at, is_asked_for = request.url.host, None, wants_stream(request)
         try:
-            current_run()  # raises if the run ended while the call waited for its permit
+            current_run()  # this raises if the run ended while the call waited for its permit
             times = remaining_times(self._settings.times)
             prepare_request(request, self._settings, permit, times, is_stream_asked_for=is_asked_for)
             await permit.mark_sending()
@@ -224,7 +227,7 @@ class UpstreamTransport(_ClientTransport):
         return limits_of(headers, status=status, host=host, provider=self._settings.provider_name)
 
     async def _read(self, response: Any) -> bytes:
-        """Read the whole body and return it decoded. The response keeps it as it came."""
+        """Read the whole body and return it decoded. The response keeps the body in its original encoding."""
         try:
             raw = b"".join([piece async for piece in response.stream])
         finally:

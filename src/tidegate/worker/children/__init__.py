@@ -1,1 +1,1 @@
-"""Child slots: warm processes that run one task at a time each, and can be killed with all they started."""
+"""Child processes: each runs one task at a time, stays warm, and can be killed with all it started."""

@@ -1,6 +1,6 @@
 """A child process: imports the application and runs one function at a time, in its main thread.
 
-It does not use leases or the store. When its pool process is gone, it ends at once.
+It does not use leases or the store. It ends at once when its pool process is gone.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from tidegate.worker.title import set_title
 _PR_SET_PDEATHSIG = 1
 PROGRESS_SECONDS = 0.25
 LOG_WAIT_SECONDS = 0.1
-"""How long a log call waits until its line is written. The next statement may end the process."""
+"""How long a log call waits until its line is written: the next statement may end the process."""
 
 
 class ChildRuntime:
@@ -84,12 +84,13 @@ class ChildRuntime:
         self._send_lock = threading.Lock()
         self._runs: queue.SimpleQueue[tuple[RunTask, RunControl]] = queue.SimpleQueue()
         self._control: RunControl | None = None
-        """Of the current run, set when it is received: a stop request may come before its function starts."""
+        """The control of the current run, set on receipt: a stop request may come before the function
+        starts."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._async_task: asyncio.Task[Any] | None = None
         self._progress_sent_at = 0.0
         self._unsent_progress: Progress | None = None
-        """Reported by the function and not sent yet."""
+        """The progress that the function reported and that is not sent yet."""
 
     def serve(self) -> None:
         """Run tasks until the pool process closes the connection; then end the process."""
@@ -101,7 +102,7 @@ class ChildRuntime:
                 if inspect.isawaitable(started):
                     runner.run(_await_hook(started))
             self._app.observe()
-            # The state after the import and the start hooks. Runs do not change it.
+            # The process state after the import and the start hooks; each run starts with it.
             base, snapshot = contextvars.copy_context(), ProcessSnapshot()
             self._send(ChildReady())
             while True:
@@ -114,7 +115,7 @@ class ChildRuntime:
                 calls = control.calls.summary(run.upstream)
                 reason = control.replacement_reason or _restore_process(run.function, snapshot)
                 self._send(msgspec.structs.replace(reply, unhealthy_reason=reason, calls=calls))
-                self._app.events.exporters.flush_soon()  # this process ends by a kill
+                self._app.events.exporters.flush_soon()  # only a kill ends this process
                 set_title("child: idle")
 
     def _execute(self, run: RunTask, control: RunControl, runner: asyncio.Runner) -> RunReply:
@@ -280,7 +281,7 @@ def _die_with_parent(parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        os._exit(1)  # it died before the call above
+        os._exit(1)  # the parent died before the call above
 
 
 def _make_context(control: RunControl, run: RunTask) -> Context:
@@ -313,7 +314,10 @@ def _returned_message(function: Runnable, value: Any) -> FunctionReturned:
 
 
 def _restore_process(function: str, snapshot: ProcessSnapshot) -> str:
-    """Undo changes of the process state. Return why the process must run nothing more; empty if it may."""
+    """Undo changes of the process state.
+
+    Return why the process must not run another task; empty if it may.
+    """
     restored, lost = snapshot.restore()
     report.process_state_changed(function, restored, lost)
     return f"its task changed {', '.join(lost)}" if lost else ""

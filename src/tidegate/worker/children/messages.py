@@ -1,9 +1,9 @@
 """The messages between a pool process and a child process: length-prefixed MessagePack over a socket pair.
 
-They carry values only, never code or pickles: the child process imports the application itself.
+The messages carry values only, never code or pickles: the child process imports the application itself.
 
-A deploy may replace the code while pool processes run, and child processes they start later run the new
-version. So each version must read the messages of the other. A new field comes last and has a default with
+A deploy may replace the code while pool processes run. Child processes that they start later run the new
+version, so each version must read the messages of the other. A new field comes last and has a default with
 the old meaning. Unknown fields are ignored.
 """
 
@@ -36,11 +36,12 @@ class RunTask(msgspec.Struct, tag="run", frozen=True):
     args: bytes
     scratch_root: str
     ends_at: float | None
-    """By the monotonic clock, which all processes of a machine share; None: no limit."""
+    """When the run must end, by the monotonic clock, which all processes of a machine share; None: no
+    limit."""
     is_probe: bool = False
     last_failure: LastFailure | None = None
     traceparent: str = ""
-    """OpenTelemetry's span of the run, as a W3C header; empty if nothing traces it."""
+    """OpenTelemetry's span of the run, as a W3C header; empty if the run is not traced."""
     tracestate: str = ""
 
 
@@ -67,7 +68,10 @@ class ProgressReported(msgspec.Struct, tag="progress", frozen=True):
 
 
 class ChunkEmitted(msgspec.Struct, tag="chunk", frozen=True):
-    """An encoded chunk of the task's stream. The pool process reads on only when there is room for more."""
+    """An encoded chunk of the task's stream.
+
+    The pool process reads the next message only when there is room.
+    """
 
     data: bytes
 
@@ -76,9 +80,10 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of every reply."""
 
     unhealthy_reason: str = ""
-    """Why this process must run nothing more; empty if it may."""
+    """Why this process must not run another task; empty if it may."""
     calls: CallSummary | None = None
-    """The calls that the function made through transports; None from a version that does not report them."""
+    """The calls that the function made through transports; None if the child runs a version that does not
+    report them."""
 
 
 class FunctionReturned(RunReport, tag="returned", frozen=True, kw_only=True):

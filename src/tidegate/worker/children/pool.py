@@ -29,18 +29,18 @@ FIRST_RESTART_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ChildRules:
-    """When a child process is replaced or killed. Limits include the processes that it started."""
+    """When a child process is replaced or killed. Its memory limits include the processes that it started."""
 
     max_runs: int = 1_000
-    """Replaced after this many runs, so that small leaks stay small."""
+    """A child process is replaced after this many runs, so that small leaks stay small."""
     soft_bytes: int | None = None
-    """Replaced after its current run if it uses more memory."""
+    """A child process that uses more memory than this is replaced after its current run."""
     hard_bytes: int | None = None
-    """Killed if it uses more memory."""
+    """A child process that uses more memory than this is killed."""
     gpus: tuple[int | str, ...] = ()
-    """Devices, assigned in turn; each process sees one."""
+    """GPU devices, assigned in turn; each child process sees one."""
     vram: VramLimit | None = None
-    """Replaced after its current run if it uses more GPU memory."""
+    """A child process that uses more GPU memory than this is replaced after its current run."""
 
 
 class ChildPool:
@@ -48,9 +48,10 @@ class ChildPool:
 
     Args:
         application: `module:attribute` that the child processes import.
-        rules: When they are replaced or killed.
+        rules: When child processes are replaced or killed.
         on_available: Called when `available` may have risen.
-        snapshot: The process state that they start with; None: the state of this process at that time.
+        snapshot: The process state that child processes start with; None: the state of this process at that
+            time.
     """
 
     def __init__(
@@ -61,7 +62,8 @@ class ChildPool:
         snapshot: ProcessSnapshot | None = None,
     ) -> None:
         self.start_error = ""
-        """Why no child process can be started; empty if they can. While set, no task is claimed for one."""
+        """Why no child process can be started; empty if one can. While set, no task is claimed for a child
+        process."""
         self._restart_task: asyncio.Task[None] | None = None
         self._application = application
         self._snapshot = snapshot
@@ -83,7 +85,10 @@ class ChildPool:
 
     @property
     def available(self) -> int:
-        """How many more runs can get a child process soon. If none can be started: the idle ones."""
+        """How many more runs can get a child process soon.
+
+        If no process can be started, only idle ones count.
+        """
         if self.start_error:
             return len(self._idle)
         return max(0, len(self._idle) + WAITERS_PER_START * self._max_starting - self._waiting_count)
@@ -97,7 +102,7 @@ class ChildPool:
     async def acquire(
         self, *, alone: bool = False, memory_limit: int | None = None
     ) -> AsyncIterator[ChildProcess]:
-        """Lend a child process for one run. Afterwards it is kept or replaced.
+        """Lend a child process for one run. After the run the process is kept or replaced.
 
         Args:
             alone: Use a new process, and replace it after the run.
@@ -119,7 +124,7 @@ class ChildPool:
             self._release(child, alone=alone)
 
     async def close(self) -> None:
-        """End every child process and all processes it started."""
+        """End every child process and all processes that they started."""
         jobs = [*self._start_tasks, *filter(None, (self._memory_watch, self._restart_task))]
         for job in jobs:
             job.cancel()
@@ -144,13 +149,13 @@ class ChildPool:
             raise
 
     async def _start_for_first_waiter(self) -> None:
-        """Start a child process for the first waiter; do nothing if no run waits any more."""
+        """Start a child process for the first waiting run; do nothing if no run waits any more."""
         async with self._start_semaphore:
             if self._first_waiter() is None:
                 return
             try:
                 child = await self._start()
-            except Exception as error:  # the waiter must learn of any error
+            except Exception as error:  # the waiting run must get any error
                 if (waiter := self._first_waiter()) is not None:
                     self._waiters.popleft()
                     waiter.set_exception(error)
@@ -158,13 +163,13 @@ class ChildPool:
                 self._hand_over(child)
 
     def _first_waiter(self) -> asyncio.Future[ChildProcess] | None:
-        """Return the future of the first run that still waits."""
+        """Return the future of the first run that is still waiting."""
         while self._waiters and self._waiters[0].done():
             self._waiters.popleft()
         return self._waiters[0] if self._waiters else None
 
     def _hand_over(self, child: ChildProcess) -> None:
-        """Give a child process to the first waiter, or keep it idle."""
+        """Give a child process to the first waiting run, or keep it idle."""
         if (waiter := self._first_waiter()) is None:
             self._idle.append(child)
         else:
@@ -270,7 +275,7 @@ class ChildPool:
                     await self._kill_if_still_over(child, min(limits))
 
     async def _kill_if_still_over(self, child: ChildProcess, limit: int) -> None:
-        """Check again before the kill: a process that was just started counts twice for a moment."""
+        """Check again before the kill: the memory of a new process counts twice for a moment."""
         runs = child.runs
         await asyncio.sleep(CONFIRM_SECONDS)
         if child.is_alive and child.runs == runs and (held := child.excess(limit)) is not None:

@@ -1,4 +1,4 @@
-"""The pool process's side of one child process: start it, send it a task, receive its reply, end it."""
+"""Controls one child process from its pool process: start it, send a task, receive the reply, end it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ from tidegate.worker.process_snapshot import ProcessSnapshot
 log = logging.getLogger("tidegate.worker")
 
 START_SECONDS = 300.0
-"""The application must be imported within this time."""
+"""Seconds within which a child process must have imported the application."""
 
 
 class ChildDied(Exception):  # noqa: N818 - a fact about the child process, not an error of the caller
-    """The process ended without a reply: `how`, and whether the function had started (`has_started`)."""
+    """A child process ended without a reply.
+
+    `how` describes its end; `has_started` is true if the function had started.
+    """
 
     def __init__(self, how: str, *, has_started: bool) -> None:
         super().__init__(how)
@@ -51,7 +54,7 @@ class ChildProcess:
     """One child process. It stays warm and runs one function at a time.
 
     Args:
-        application: `module:attribute` that it imports.
+        application: `module:attribute` that the process imports.
         gpu: The device it may see, as `CUDA_VISIBLE_DEVICES`; None leaves the environment unchanged.
         snapshot: The process state that it starts with; None: the state of this process at that time, with
             any changes that tasks made.
@@ -63,7 +66,7 @@ class ChildProcess:
         self.gpu = gpu
         self.runs = 0
         self.unhealthy_reason = ""
-        """Why this process must run no further task; empty if it may."""
+        """Why this process must not run another task; empty if it may."""
         self._application = application
         self._snapshot = snapshot
         self._mark = f"child-{uuid.uuid4()}"
@@ -79,12 +82,12 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 before the start."""
+        """The process id of this process; 0 before the start."""
         return self._process.pid if self._process is not None else 0
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can run a task."""
+        """Whether this process can run a task."""
         return self._process is not None and self._process.returncode is None and not self._kill_reason
 
     def excess(self, limit: int) -> int | None:
@@ -152,19 +155,19 @@ class ChildProcess:
             self._writer.write(encode_message(StopTask(why.value)))
 
     def kill(self, why: str) -> None:
-        """Kill it and all processes it started. `run` then raises `ChildDied` with this reason."""
+        """Kill this process and all processes it started. `run` then raises `ChildDied` with this reason."""
         self._kill_reason = self._kill_reason or why
         if self._process is not None:
             process_tree.kill_tree(self._process.pid, self._mark)
 
     async def close(self) -> None:
-        """Kill it and all processes it started, and wait until it is gone."""
+        """Kill this process and all processes it started, and wait until it is gone."""
         self.kill("closed")
         if self._reading is not None:
             await self._reading
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        """Receive its messages until it is gone."""
+        """Receive the messages of the process until it is gone."""
         try:
             while True:
                 header = await reader.readexactly(HEADER_BYTES)
@@ -180,17 +183,21 @@ class ChildProcess:
             self._kill_reason = self._kill_reason or f"sent an unreadable message: {type(error).__name__}"
         assert self._process is not None
         assert self._writer is not None
-        process_tree.kill_tree(self._process.pid, self._mark)  # it may have closed its end and still run
+        # the process may have closed its end of the connection and still run
+        process_tree.kill_tree(self._process.pid, self._mark)
         code = await self._process.wait()
         self._writer.close()
         died = ChildDied(self._kill_reason or _describe_exit(code), has_started=self._has_started)
         for future in (self._reply, self._ready):
             if future is not None and not future.done():
                 future.set_exception(died)
-                future.exception()  # marks it as retrieved: nobody may be waiting
+                future.exception()  # marks the exception as retrieved: no code may be waiting for it
 
     async def _forward_chunk(self, chunk: bytes) -> None:
-        """Pass on a chunk. Read nothing until there is room for more, so that the function has to wait."""
+        """Pass on a chunk.
+
+        Read no message until there is room for more chunks, so that the function waits.
+        """
         control = self._control
         while control is not None and not control.on_emit(chunk) and not self._kill_reason:
             chunk = b""
@@ -209,7 +216,7 @@ class ChildProcess:
             self._reply.set_result(message)
 
     def _environment(self) -> dict[str, str]:
-        """Return our environment with the child's mark; processes that it starts inherit the mark."""
+        """Return our environment with a mark for the child process, which its descendants inherit."""
         snapshot = os.environ if self._snapshot is None else self._snapshot.environment
         env = {**snapshot, process_tree.MARK: f"{snapshot.get(process_tree.MARK, '')}/{self._mark}"}
         return env if self.gpu is None else env | {"CUDA_VISIBLE_DEVICES": str(self.gpu)}

@@ -1,6 +1,6 @@
-"""A process and all its descendants, also those that moved into their own session.
+"""Finds and kills a process and all its descendants, also those that moved into their own session.
 
-Found through /proc on Linux; elsewhere only the process group is known.
+They are found through /proc on Linux; elsewhere only the process group is known.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def kill_tree(pid: int, mark: str) -> None:
         os.killpg(pid, signal.SIGKILL)
     for victim in {*descendants(pid), *find_marked(mark)}:
         _kill(victim)
-    for late in find_marked(mark):  # started during the kills
+    for late in find_marked(mark):  # processes that were started during the kills
         _kill(late)
 
 
@@ -45,7 +45,7 @@ def find_marked(mark: str) -> list[int]:
 
 
 def has_own_process_ids() -> bool:
-    """Return whether this process has other process ids than its host, as in most containers."""
+    """Return whether this process is in a process-id namespace of its own, as in most containers."""
     try:
         return (_PROC / "self" / "ns" / "pid").stat().st_ino != _HOST_NAMESPACE
     except OSError:
@@ -80,15 +80,15 @@ def descendants(pid: int, *, other_sessions: bool = True) -> list[int]:
 def excess(pid: int, limit: int, *, other_sessions: bool = True) -> int | None:
     """Return the bytes that a process and its descendants use if more than `limit`, else None.
 
-    Shared pages, as of forked children, count once. That needs a walk over their page tables, so resident
+    Shared pages, as of forked children, count once. Counting them needs a walk over page tables, so resident
     memory is checked first. A process that was just started may count twice: until it runs its own program,
     it is a copy of its parent. Check again before acting on the result.
 
     Args:
         pid: The process.
         limit: Bytes.
-        other_sessions: False leaves out children in other sessions. A pool process's child processes are
-            such children, and have their own limits.
+        other_sessions: False leaves out children in other sessions. The child processes of a pool process
+            have such sessions, and their own limits.
     """
     pids = (pid, *descendants(pid, other_sessions=other_sessions))
     if sum(map(_resident, pids)) <= limit:

@@ -26,8 +26,8 @@ class ChildRunner:
     Args:
         children: The child processes.
         decider: Decides the outcomes.
-        lease: While it does not hold, no function starts.
-        fatal_errors: Words in an error's class or message after which its process is replaced.
+        lease: The worker's lease: no function starts while it does not hold.
+        fatal_errors: If an error's class or message contains one of these words, its process is replaced.
     """
 
     def __init__(
@@ -44,14 +44,15 @@ class ChildRunner:
 
         Args:
             task_run: The run.
-            on_started: Called once it has a child process; its time limits count from then.
+            on_started: Called once the run has a child process; its time limits count from then.
         """
         spec = task_run.function.spec
         try:
             async with self._children.acquire(
                 alone=task_run.is_suspect, memory_limit=spec.memory_limit
             ) as child:
-                await self._lease.wait_until_held()  # it may have run out while the child process started
+                # the lease may have run out while the child process started
+                await self._lease.wait_until_held()
                 if task_run.control.stop is not None:
                     return self._decider.on_stop(task_run)
                 on_started(task_run)
@@ -64,7 +65,7 @@ class ChildRunner:
             if stopped is not None or died.has_started:
                 return stopped or self._decider.on_crash(task_run, died.how)
             return self._decider.on_release(
-                task_run, f"its child process had died before it began: {died.how}"
+                task_run, f"its child process died before the run began: {died.how}"
             )
         except NoChildAvailable as error:
             pause = self._pause.next()
@@ -74,7 +75,7 @@ class ChildRunner:
         finally:
             task_run.child = None
             with contextlib.suppress(OSError):
-                if task_run.control.scratch_path.exists():  # in a thread: removal may block the loop
+                if task_run.control.scratch_path.exists():  # in a thread, because removal may block the loop
                     await asyncio.to_thread(task_run.control.remove_scratch)
         return self._outcome(task_run, reply)
 

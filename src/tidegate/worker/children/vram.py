@@ -18,7 +18,7 @@ AGAIN_SECONDS = 1.0
 """A reading is reused for this long: leaks grow slowly, and a reading takes milliseconds."""
 
 VramByProcess = Callable[[], Mapping[int, int]]
-"""Returns the bytes of GPU memory by process id, summed over all devices."""
+"""A function that returns the bytes of GPU memory by process id, summed over all devices."""
 
 
 def vram_reader() -> VramByProcess | None:

@@ -1,8 +1,9 @@
 """Claims tasks from the store: one poll per pool process, never more tasks than free slots.
 
-A function that runs in a child process needs one that is ready. If there are too few, for example because
-child processes keep dying, tasks for them are claimed separately, and no more of them than child processes
-are ready or starting. The rest stay in the queue, and the slots go to tasks that can start.
+A function that runs in a child process needs one that is ready. Too few may be ready, for example because
+child processes keep dying. Then tasks for child processes are claimed separately, at most one for each
+process that is ready or starting. The other tasks stay in the queue, and the slots go to tasks that can
+start.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ from tidegate.worker.backoff_delay import BackoffDelay
 from tidegate.worker.settings import Pool
 
 CHILD_CLAIM_SECONDS = 0.02
-"""Pause before the next separate claim for child processes, after one that found nothing."""
+"""Pause between two separate claims for child processes, if the first one found nothing."""
 CLAIM_LIMIT = 500
 """At most this many tasks in one claim."""
 _LEAST_SECONDS = 0.005
-"""Shortest time between two polls, when limits admit tasks one by one."""
+"""Shortest time between two polls while limits admit tasks one by one."""
 LOST_CLAIMS_CHECK_SECONDS = 60.0
-"""Time between checks for runs that are ours in the store but unknown here. A claim may reach the store long
-after we gave it up: the kernel still sends the data of a closed connection once the network is back."""
+"""Time between checks for runs that the store assigns to this worker but that it does not know. A claim may
+reach the store long after the worker gave it up: the kernel still sends the data of a closed connection once
+the network is back."""
 
 
 class SubClaim(NamedTuple):
@@ -41,7 +43,7 @@ class SubClaim(NamedTuple):
 
 
 class Claimer:
-    """Claims tasks for one pool process and starts each.
+    """Claims tasks for one pool process and starts each task.
 
     Args:
         store: Holds the tasks.
@@ -54,8 +56,8 @@ class Claimer:
         child_capacity: Returns how many more tasks can get a child process soon.
         may_start: Returns whether the lease holds, so that tasks may start.
         start_task: Starts one claimed task.
-        known_runs: Returns the runs of this process, to find runs of a claim whose answer was lost.
-        release: Releases a run of such a claim.
+        known_runs: Returns the runs of this process, to find runs of a claim whose reply was lost.
+        release: Releases a run that belongs to such a claim.
         rng: For jitter.
     """
 
@@ -100,9 +102,9 @@ class Claimer:
         self._next_child_claim_at = 0.0
         """When to claim for child processes separately again, by the loop's clock."""
         self._child_wait: asyncio.Timeout | None = None
-        """Set while tasks wait for child processes."""
+        """Whether tasks wait for child processes."""
         self._next_claim_seconds: float | None = None
-        """Seconds until a limit admits more of the tasks that the last claim left."""
+        """Seconds until a limit admits more of the tasks that the last claim left behind."""
 
     def notify_slot_freed(self) -> None:
         """Wake the claimer: a slot may be free, or a child process may be ready."""
@@ -163,7 +165,7 @@ class Claimer:
         return found >= slots, True
 
     def _skips_children(self) -> bool:
-        """Whether a claim for child processes found nothing a moment ago."""
+        """Whether a claim for child processes has just found nothing."""
         return asyncio.get_running_loop().time() < self._next_child_claim_at
 
     def _sub_claims(self, slots: int, *, skip_children: bool) -> Iterator[SubClaim]:
@@ -189,12 +191,12 @@ class Claimer:
         )
 
     async def _release_lost_claims(self) -> None:
-        """Release the tasks of claims whose answer never arrived: nothing runs them."""
+        """Release the tasks of claims whose reply never arrived: nothing runs these tasks."""
         for fence in await self._store.find_lost_claims(self._worker_id, self._known_runs()):
             self._release(fence)
 
     async def _wait_for_tasks(self) -> None:
-        """Wait until the store may have tasks for us, or, if child processes were lacking, one is ready."""
+        """Wait until the store may have tasks for us, or a child process that tasks waited for is ready."""
         if not self._lacks_children:
             await self._store.wait_for_change(self._seconds_until_next_poll())
         elif not self._slot_freed.is_set():
@@ -203,7 +205,7 @@ class Claimer:
                 async with asyncio.timeout(None) as self._child_wait:
                     try:
                         await self._store.wait_for_change(self._seconds_until_next_poll())
-                    finally:  # also on cancellation: a timeout that has ended cannot be rescheduled
+                    finally:  # also after a cancellation: a timeout that has ended cannot be rescheduled
                         self._child_wait = None
 
     def _seconds_until_next_poll(self) -> float:
@@ -224,5 +226,5 @@ class Claimer:
 
 
 def _smaller(first: float | None, second: float | None) -> float | None:
-    """Return the smaller of the values that are set."""
+    """Return the smaller of two values; None counts as no limit."""
     return min((value for value in (first, second) if value is not None), default=None)

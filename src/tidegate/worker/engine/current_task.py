@@ -1,4 +1,4 @@
-"""Records which task has the event loop, in a few bytes of memory shared by pool process and supervisor.
+"""Records which task runs on the event loop, in a few bytes of memory shared by pool process and supervisor.
 
 When the process dies or stalls, these bytes name the task whose code was running. Only that task is charged
 with the crash. The other tasks of the process, which only waited, are requeued uncharged.
@@ -20,8 +20,8 @@ _LAYOUT = struct.Struct("!B16sQ")
 _EMPTY = _LAYOUT.pack(0, b"", 0)
 
 NO_CULPRIT = Fence("00000000-0000-0000-0000-000000000000", 0)
-"""The culprit when a process ended on request: no task. Some of its runs may not have been released in time,
-but no task caused that."""
+"""The culprit of a process that ended on request: no task. Some runs may not have been released in time, but
+no task caused that."""
 
 
 class CurrentTaskSlot:
@@ -36,15 +36,15 @@ class CurrentTaskSlot:
         self._memory = mmap.mmap(self.fd, mmap.PAGESIZE)
 
     def set(self, name: bytes) -> None:
-        """Record which run has the loop; `name` comes from `encode_fence`."""
+        """Record which run is on the event loop; `name` comes from `encode_fence`."""
         self._memory[: _LAYOUT.size] = name
 
     def clear(self) -> None:
-        """Record that no run has the loop."""
+        """Record that no run is on the event loop."""
         self._memory[: _LAYOUT.size] = _EMPTY
 
     def read(self) -> Fence | None:
-        """Return the run that has the loop, or had it when the process died; None if no run had it."""
+        """Return the run on the event loop (of a dead process: the last one); None if there was none."""
         is_set, task_id, run = _LAYOUT.unpack_from(self._memory)
         return Fence(str(uuid.UUID(bytes=task_id)), run) if is_set else None
 
@@ -60,7 +60,7 @@ def encode_fence(fence: Fence) -> bytes:
 
 
 class TrackedCoroutine(Coroutine[Any, Any, None]):
-    """A coroutine that sets the current-task slot whenever it has the loop.
+    """A coroutine that sets the current-task slot whenever it runs on the event loop.
 
     Args:
         inner: The coroutine itself.

@@ -16,16 +16,16 @@ from tidegate.worker import report
 from tidegate.worker.backoff_delay import BackoffDelay
 
 WRITE_SECONDS = 0.05
-"""Shortest time between two writes."""
+"""Shortest time between two writes of chunks."""
 BATCH_CHUNKS = 500
 BATCH_BYTES = 2**20
-"""At most this much in one write, so that no other writer waits long."""
+"""Most bytes in one write, so that no other writer waits long."""
 BACKPRESSURE_BYTES = 2**20
-"""While more than this waits to be written, functions that emit have to wait."""
+"""While more bytes than this wait to be written, functions that emit have to wait."""
 
 
 class Emitter:
-    """Takes chunks from functions, also in threads, and writes them in order.
+    """Takes chunks from functions on the loop and in threads, and writes them in order.
 
     Args:
         store: Where the chunks are written.
@@ -69,17 +69,20 @@ class Emitter:
                 await self.write()
                 self._pause.reset()
                 await asyncio.sleep(WRITE_SECONDS)
-            except Exception as error:  # chunks that were taken must be written in the end
+            except Exception as error:  # kept and tried again: every chunk must be written
                 pause = self._pause.next()
                 report.will_retry(f"writing {len(self._chunks)} chunks", error, pause)
                 await asyncio.sleep(pause)
 
     async def write(self) -> None:
-        """Write all chunks taken so far. A run's outcome closes its stream, so it must be written later."""
+        """Write all chunks taken so far.
+
+        Call it before a run's outcome is written, which closes the stream.
+        """
         async with self._write_lock:
             self._woken.clear()
             try:
-                left = len(self._chunks)  # chunks that come meanwhile are written next time
+                left = len(self._chunks)  # chunks that come meanwhile are written by the next call
                 while left > 0:
                     batch = self._batch(left)
                     await self._write_batch(batch)

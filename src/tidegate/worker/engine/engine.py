@@ -59,9 +59,9 @@ class Engine:
         wall_clock: Seconds since the epoch, for HTTP dates only.
         child_application: `module:attribute` that child processes import; None: no child processes.
         snapshot: The process state that child processes start with; None: the state when they start.
-        current_task: Shows the supervisor which task has the loop.
-        runs_hooks: Whether this engine declares limits and runs the start and stop hooks. True for one
-            engine of a process, not for the others.
+        current_task: Shows the supervisor which task runs on the event loop.
+        runs_hooks: Whether this engine declares limits and runs the start and stop hooks. True for exactly
+            one engine of a process.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Engine:
         """Set when another process has retired this worker."""
         self.unhealthy = asyncio.Event()
         """Set when this process must be replaced: a coroutine did not stop, or a task asked for it."""
-        self.replacement_reason = ""  # why a task asked to replace this process; empty if none did
+        self.replacement_reason = ""  # why a task asked to replace this process; empty if no task did
         decider = OutcomeDecider(
             clock=self._loop.time, wall_clock=wall_clock, rng=rng, classifiers=app.classifiers
         )
@@ -113,7 +113,7 @@ class Engine:
             )
         self._runs_hooks = runs_hooks
         self._snapshot: ProcessSnapshot | None = None
-        """The process state to restore whenever no task runs; None in an embedded worker."""
+        """The process state that is restored whenever no task runs; None in an embedded worker."""
         self.executor = Executor(
             functions=app.functions,
             scratch_root=scratch_root,
@@ -217,7 +217,7 @@ class Engine:
             await run_stop_hooks(self._app)
 
     def extend_lease(self, moment: float) -> None:
-        """Set the moment at which the lease ends, by the loop's clock. No run starts after it."""
+        """Set the moment at which the lease ends, by the loop's clock. No run starts after that moment."""
         self._lease.renew(moment)
         self._claimer.notify_slot_freed()
 
@@ -244,7 +244,7 @@ class Engine:
         task_run.control.on_emit = functools.partial(self._on_emit, claimed.fence)
 
     def _on_progress(self, fence: Fence, progress: Progress) -> None:
-        if fence in self.executor.running:  # else its run was closed before its function ended
+        if fence in self.executor.running:  # otherwise its run was closed before its function ended
             self.finisher.record_progress(fence, progress)
 
     def _on_emit(self, fence: Fence, data: bytes) -> bool:
@@ -353,7 +353,7 @@ class Engine:
             self.executor.stop(task_run, why)
 
     async def _stop_claiming(self) -> None:
-        """Cancel the claimer, then release tasks that an unfinished claim still took."""
+        """Cancel the claimer, then release tasks that its unfinished claim took."""
         if self._claiming.done():
             return
         self._claiming.cancel()

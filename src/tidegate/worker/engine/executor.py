@@ -1,4 +1,7 @@
-"""Runs claimed tasks from start to outcome. Each run gets one outcome, even if its function misbehaves."""
+"""Runs claimed tasks from start to outcome.
+
+Each run gets exactly one outcome, even if its function misbehaves.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,15 @@ from tidegate.worker.engine.task_run import RunOptions, TaskRun
 from tidegate.worker.engine.time_limits import TimeLimits
 
 MAX_STARTED_PER_TURN = 32
-"""At most this many runs start per turn of the event loop. Between turns, other work gets its turn."""
+"""At most this many runs start per turn of the event loop, so that other work also gets time."""
 
 KILLED_SECONDS = 5.0
-"""How long to wait until a killed child process is gone. If the kernel cannot end it, for example while a
-network file system hangs, its run is closed anyway."""
+"""How long to wait until a killed child process is gone. The kernel may be unable to end it, for example
+while a network file system hangs. Its run is closed anyway."""
 
 OnFinished = Callable[[TaskRun, Outcome | None], None]
-"""Called once for each run with its outcome; None if the lease was lost and nothing may be written."""
+"""A callback for each run and its outcome. The outcome is None if the lease was lost and nothing may be
+written."""
 
 
 class Executor:
@@ -49,12 +53,13 @@ class Executor:
         on_function_starts: Called when a function starts, in the `contextvars` context of its run.
         on_finished: Called with each run and its outcome.
         decider: Decides the outcomes.
-        lease: While it does not hold, functions wait to start; those that already run go on.
+        lease: The worker's lease. While it does not hold, functions wait to start; those that already run go
+            on.
         child_runner: Runs functions in child processes; None without them, as in an embedded worker.
-        current_task: Shows the supervisor which task has the loop; None without a supervisor.
-        on_unhealthy: Called when the run of a coroutine that does not stop was closed: the coroutine may
+        current_task: Shows the supervisor which task runs on the event loop; None without a supervisor.
+        on_unhealthy: Called after the run of a coroutine that does not stop was closed. The coroutine may
             resume at any time.
-        other_code: Gives back tasks that other code may run; None gives none back.
+        other_code: Gives back tasks that other code may run; None gives back no task.
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class Executor:
     ) -> None:
         self._functions = functions
         self._options: dict[str, RunOptions] = {}
-        """The options of each function's runs; they are checked once."""
+        """The options of each function's runs, checked once."""
         self._scratch_root = scratch_root
         self._stop_grace = stop_grace
         self._on_function_starts = on_function_starts
@@ -86,16 +91,17 @@ class Executor:
         self._on_unhealthy = on_unhealthy
         self._other_code = other_code
         self.base_context = contextvars.Context()
-        """Each run starts in a copy of it. It holds nothing of the worker's caller or of other runs."""
+        """The context that each run starts with a copy of. It holds nothing of the worker's caller or of
+        other runs."""
         self._threads = DaemonThreadPool("tidegate-function")
         self._loop = asyncio.get_running_loop()
         self._clock = self._loop.time
         self._stuck_threads: set[asyncio.Future[Any]] = set()
-        """Threads that did not stop and whose run was closed: each keeps its slot until it returns."""
+        """Threads that did not stop and whose run was closed. Each thread keeps its slot until it returns."""
         self._abandoned_tasks: set[asyncio.Future[Any]] = set()
         """Coroutines that did not stop; referenced so that they are not garbage-collected while running."""
         self._not_started: deque[TaskRun] = deque()
-        """Runs without an asyncio task yet."""
+        """Runs that have no asyncio task yet."""
         self.killed = 0
         """Child processes that had to be killed because their function did not stop."""
         self.running: dict[Fence, TaskRun] = {}
@@ -103,7 +109,7 @@ class Executor:
 
     @property
     def busy(self) -> int:
-        """Slots in use."""
+        """The number of slots in use."""
         return len(self.running) + len(self._stuck_threads)
 
     @property
@@ -134,11 +140,11 @@ class Executor:
         """Ask a function to stop. The first reason counts, but a lost lease overrides any other."""
         control = task_run.control
         if control.stop is StopReason.CANCEL and why is StopReason.RELEASE:
-            self.force(task_run)  # a cancel may wait for the time limit, but a shutdown may not
+            self.force(task_run)  # a function may delay a cancel until its time limit, but not a shutdown
         if task_run.is_finished or (control.stop is not None and why is not StopReason.LOST):
             return
         control.stop = why
-        if task_run.job is None:  # it has not started, and need not start any more
+        if task_run.job is None:  # the run has not started, and need not start any more
             self._finish(task_run, self._decider.on_stop(task_run))
             return
         if task_run.child is not None:
@@ -146,7 +152,7 @@ class Executor:
         elif task_run.runs_in is not RunsIn.THREAD and task_run.is_job_started:
             task_run.job.cancel()
         grace = self._stop_grace if why is not StopReason.CANCEL else task_run.cancel_grace
-        if grace is not None:  # else the function may go on until its time limit
+        if grace is not None:  # otherwise the function may go on until its time limit
             self._loop.call_later(grace, self._force_end, task_run)
 
     def force(self, task_run: TaskRun) -> None:
@@ -195,7 +201,7 @@ class Executor:
         except BaseException as error:  # from signatures and decoders
             outcome = self._decider.on_exception(task_run, error)
         try:
-            if task_run.control.scratch_used:  # in a thread: removal may block the loop
+            if task_run.control.scratch_used:  # in a thread, because removal may block the loop
                 await asyncio.to_thread(task_run.control.remove_scratch)
         finally:
             self._finish(task_run, outcome)
@@ -231,7 +237,7 @@ class Executor:
         return self._decider.on_return(task_run, value)
 
     def _ended_before_start(self, task_run: TaskRun) -> Outcome | None:
-        """Return the outcome of a task that has no time or no attempt left; None if it has both."""
+        """Return the outcome of a task that has no time or attempt left; None if it has both."""
         if task_run.seconds_left <= 0:
             return retry.expired(task_run.claimed.fence, task_run.time_left.first)
         if task_run.claimed.counters.interruptions:
@@ -239,7 +245,7 @@ class Executor:
         return None
 
     async def _wait_for_rate_limit_slot(self, task_run: TaskRun) -> None:
-        """Wait until the rate-limit slot that the claim reserved for this run."""
+        """Wait until the start of the rate-limit slot that the claim reserved for this run."""
         wait = task_run.started_at + task_run.claimed.wait_seconds - self._loop.time()
         if wait > 0:
             await asyncio.sleep(wait)
@@ -270,11 +276,11 @@ class Executor:
         return await await_value(returned)
 
     def _finish(self, task_run: TaskRun, outcome: Outcome | None) -> None:
-        """Close a run, once."""
+        """Close a run. Do nothing if it is closed."""
         if task_run.is_finished:
             return
         task_run.is_finished = task_run.control.is_over = True
-        task_run.job = None  # it refers to its run: the garbage collector would have to free both
+        task_run.job = None  # the job refers to its run: the garbage collector would have to free both
         del self.running[task_run.claimed.fence]
         self._on_finished(task_run, outcome)
 
@@ -292,7 +298,7 @@ class Executor:
         self._limit_time(task_run, now)
 
     def _start_in_child(self, task_run: TaskRun) -> None:
-        """Start the time limits of a run that has a child process now."""
+        """Start the time limits of a run that has just got a child process."""
         self._start_time_limits(task_run)
         self._on_function_starts(task_run)
 
@@ -306,7 +312,7 @@ class Executor:
     # --- limits ------------------------------------------------------------------------------------------
 
     def _on_time_limit(self, task_run: TaskRun) -> None:
-        if task_run.control.stop is not None:  # it was asked to stop before, and still runs
+        if task_run.control.stop is not None:  # the function was asked to stop before, and still runs
             self._loop.call_later(self._stop_grace, self._force_end, task_run)
             return
         by_deadline = (
@@ -324,7 +330,8 @@ class Executor:
             task_run.is_killed = True
             self.killed += 1
             report.child_killed(task_run.claimed, task_run.child.pid, task_run.control.stop)
-            task_run.child.kill(f"did not stop: {task_run.control.stop}")  # its run closes once it is gone
+            # the run is closed once the child process is gone
+            task_run.child.kill(f"did not stop: {task_run.control.stop}")
             self._loop.call_later(KILLED_SECONDS, self._abandon, task_run)
 
     def _abandon(self, task_run: TaskRun) -> None:
@@ -345,7 +352,7 @@ class Executor:
 
 
 def _describe_leftover(task_run: TaskRun) -> str:
-    """Return what still runs of a function that does not stop, for logs."""
+    """Return, for logs, the part of a function that does not stop: its thread, process or coroutine."""
     if task_run.child is not None:
         return "child process, which was killed and is not gone yet,"
     return "coroutine" if task_run.thread is None else "thread, which keeps its slot,"

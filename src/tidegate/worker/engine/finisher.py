@@ -21,7 +21,7 @@ BATCH_SIZE = 500
 MAX_REFUSALS = 3
 """How often the store may refuse the content of an outcome before a fallback outcome replaces it."""
 CONTENT_ERRORS = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
-"""Errors that a value causes which cannot be written. Other errors may be temporary."""
+"""Errors caused by a value that cannot be written. Other errors may be temporary."""
 PROGRESS_SECONDS = 0.5
 """Time between writes of progress."""
 
@@ -35,8 +35,8 @@ class Finisher:
         store: Where they are written.
         rng: For the pauses while the store is unreachable.
         on_lost: Called with each run that this worker no longer owns, so that its function is stopped.
-        before_write: Awaited before each write of outcomes. It writes data that the fence refuses after the
-            outcome, such as chunks.
+        before_write: Awaited before each write of outcomes. It writes data that the store refuses once the
+            outcome is written, such as chunks.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Finisher:
         self._before_write = before_write
         self._outcomes: deque[Outcome] = deque()
         self._size = BATCH_SIZE
-        """Outcomes in the next write; 1 after the store refused the content of one."""
+        """How many outcomes the next write has; 1 after the store refused the content of one."""
         self._refusals: Counter[Fence] = Counter()
         """How often the store refused the outcome of each run."""
         self._progress: dict[Fence, Progress] = {}
@@ -93,7 +93,7 @@ class Finisher:
             try:
                 await self._write()
                 self._pause.reset()
-            except Exception as error:  # outcomes must be written in the end
+            except Exception as error:  # kept and tried again: every outcome must be written
                 pause = self._pause.next()
                 report.will_retry(f"writing {self.pending} outcomes", error, pause)
                 await asyncio.sleep(pause)
@@ -123,14 +123,14 @@ class Finisher:
         self._empty.set()
 
     def _requeue_refused(self, batch: list[Outcome], fault: Exception) -> None:
-        """Make sure that an outcome the store cannot write does not block the others.
+        """Make sure that an outcome which the store cannot write does not block the others.
 
         From now on outcomes are written one by one, and a refused one goes to the end of the queue. After
-        `MAX_REFUSALS` refusals its run gets an outcome that can be written: dead, with the fault in its
+        `MAX_REFUSALS` refusals the run gets an outcome that can be written: dead, with the fault in its
         failure.
 
         Raises:
-            Exception: The fault, if even that outcome was refused; it is retried after a pause.
+            Exception: The fault, if even that outcome was refused. The caller retries after a pause.
         """
         self._size = 1
         if len(batch) > 1:
@@ -162,7 +162,8 @@ class Finisher:
         ]
         try:
             lost = await self._store.save_progress(updates)
-        except CONTENT_ERRORS as error:  # as above; the next progress of these runs replaces it
+        except CONTENT_ERRORS as error:
+            # progress that cannot be written is dropped; the next progress of these runs replaces it
             report.will_retry("writing progress", error, 0.0)
             return
         except Exception:

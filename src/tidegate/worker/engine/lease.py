@@ -1,4 +1,4 @@
-"""The lease of this process, as its engine knows it: no task starts while it does not hold."""
+"""The lease of this process as its engine knows it. No task starts while the lease does not hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Lease:
-    """Until when the lease of this process holds: for ever, before `renew` is called. For one event loop.
+    """Until when the lease of this process holds; without end until `renew` is called. For one event loop.
 
     Args:
         clock: The event loop's clock.

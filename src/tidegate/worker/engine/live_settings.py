@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class LiveSettings:
-    """How many tasks this process may run now.
+    """The number of tasks that this process may run now.
 
     Args:
         concurrency: The pool's own number.
@@ -16,7 +16,7 @@ class LiveSettings:
     def __init__(self, concurrency: int, on_change: Callable[[], None] = lambda: None) -> None:
         self.concurrency = concurrency
         self.is_quiet = False
-        """Whether it claims no more tasks. Running tasks continue."""
+        """Whether this process claims no more tasks. Running tasks continue."""
         self._on_change = on_change
 
     def free_slots(self, busy: int) -> int:
@@ -24,6 +24,9 @@ class LiveSettings:
         return 0 if self.is_quiet else self.concurrency - busy
 
     def apply(self, *, concurrency: int, is_quiet: bool) -> None:
-        """Change both. With fewer slots than running tasks, nothing starts until enough have ended."""
+        """Change concurrency and quiet.
+
+        With fewer slots than running tasks, no task starts until enough have ended.
+        """
         self.concurrency, self.is_quiet = concurrency, is_quiet
         self._on_change()

@@ -1,8 +1,8 @@
-"""During a deploy, gives back tasks that this process's code cannot run but other code may run.
+"""During a deploy, gives back tasks that the code of this process cannot run but other code may run.
 
-Old and new code work side by side during a rolling restart. A task with new arguments may be claimed by old
-code, and one with old arguments by new code. Such a task goes back to its queue uncharged, with a wait, as
-long as a live worker with other code serves its queue. If there is no such worker, the task is dead.
+Old and new code work side by side during a rolling restart. Old code may claim a task with new arguments, and
+new code a task with old arguments. Such a task goes back to its queue uncharged, with a wait, as long as a
+live worker with other code serves its queue. If there is no such worker, the task is dead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("tidegate.worker")
 
 MAX_WAIT_SECONDS = 30.0
 MAX_RETURNS = 40
-"""A task is given back this often, in about a quarter of an hour; then it is dead."""
+"""A task is given back this many times, in about a quarter of an hour; then it is dead."""
 
 
 def code_version(functions: Mapping[str, Runnable]) -> str:
@@ -42,7 +42,7 @@ def _parameters(function: Runnable) -> str:
 
 
 def may_be_other_code(outcome: Outcome | None) -> TypeGuard[Dead | Retrying]:
-    """Whether a run ended because its task does not fit the code that it met."""
+    """Whether a run ended because its task does not fit the code that ran it."""
     return isinstance(outcome, Dead | Retrying) and outcome.failure.evidence in {
         ARGUMENTS_DO_NOT_FIT,
         FUNCTION_NOT_DECLARED,
@@ -54,7 +54,7 @@ class OtherCode:
 
     Args:
         store: Has the live workers.
-        worker_id: This process.
+        worker_id: The worker of this process.
         functions: The task functions of this process.
     """
 
@@ -83,11 +83,11 @@ class OtherCode:
     async def _other_code(self, task_run: TaskRun, outcome: Dead | Retrying) -> str:
         """Return where other code is, as text; empty if there is none."""
         if outcome.failure.evidence == FUNCTION_NOT_DECLARED or _fits(task_run):
-            return "its child process has loaded other code than its worker: reload the worker"
+            return "its child process has loaded other code than the worker: reload the worker"
         own = code_version(self._functions)
         try:
             now, workers = await self._store.now(), await self._store.list_workers()
-        except StoreError as error:  # the task must not die because nobody could look
+        except StoreError as error:  # the task must not die because the store could not be read
             return f"whether a live worker runs another is not known ({error})"
         for worker in workers:
             serves = "*" in worker.queues or task_run.claimed.queue in worker.queues
@@ -97,7 +97,7 @@ class OtherCode:
 
 
 def _fits(task_run: TaskRun) -> bool:
-    """Whether the arguments fit the code of this process; then they were refused by other code."""
+    """Whether the arguments fit the code of this process. If they fit, other code has refused them."""
     try:
         task_run.load_arguments()
     except Exception:  # decoders are user code

@@ -37,7 +37,7 @@ FUNCTION_NOT_DECLARED = "function not declared"
 def _never_raising(
     decide: Callable[Concatenate[OutcomeDecider, TaskRun, P], Outcome | None],
 ) -> Callable[Concatenate[OutcomeDecider, TaskRun, P], Outcome | None]:
-    """Turn an error raised while an outcome is decided into an outcome."""
+    """Turn an error that a method raises while it decides an outcome into an outcome."""
 
     @functools.wraps(decide)
     def decided(
@@ -111,7 +111,7 @@ class OutcomeDecider:
         return self._on_request(task_run) or self.from_exception(task_run, error)
 
     def _on_request(self, task_run: TaskRun) -> Outcome | None:
-        """Return the outcome if the function asked for another run, or was asked to stop; usually None."""
+        """Return the outcome if the function asked for another run, or was asked to stop; otherwise None."""
         control = task_run.control
         if control.retry is None and control.stop is None:
             return None
@@ -173,14 +173,14 @@ class OutcomeDecider:
 
     @_never_raising
     def from_failure(self, task_run: TaskRun, failure: Failure, rule: Rule | None) -> Outcome | None:
-        """Return the outcome of a failure that is classified already."""
+        """Return the outcome of a failure that has already been classified."""
         if task_run.control.stop is StopReason.LOST:
             return None
         try:
             terms, counters = task_run.terms(self._clock()), task_run.claimed.counters
             fence, calls = task_run.claimed.fence, task_run.calls()
             return retry.decide(fence, failure, rule, terms, counters, self._rng, calls)
-        except BaseException as fault:  # as in `_never_raising`, but here the run's own failure is known
+        except BaseException as fault:  # same as `_never_raising`, but here the run's own failure is known
             dead = undecidable_outcome(task_run.claimed.fence, task_run.function.spec, fault, failure)
             return replace(dead, calls=task_run.calls())
 
@@ -197,12 +197,12 @@ class OutcomeDecider:
 
     @_never_raising
     def on_attempts_exhausted(self, task_run: TaskRun) -> Outcome | None:
-        """Return the outcome of a claimed task that has no attempt left; None if it has one."""
+        """Return the outcome of a claimed task that has no attempt left; None if the task has one."""
         return retry.spent(task_run.claimed.fence, task_run.max_attempts, task_run.claimed.counters)
 
     @_never_raising
     def on_release(self, task_run: TaskRun, why: str) -> Outcome | None:
-        """Return the outcome of a run that could not start, through no fault of the task."""
+        """Return the outcome of a run that could not start for a reason outside the task."""
         if task_run.control.stop is StopReason.LOST:
             return None
         return Released(task_run.claimed.fence, why)

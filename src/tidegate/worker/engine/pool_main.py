@@ -40,11 +40,12 @@ log = logging.getLogger("tidegate.worker")
 
 EXIT_CONFIG = 78
 EXIT_REPLACE = 75
-"""The process must be replaced at once: lease lost, supervisor gone, or a coroutine that does not stop."""
+"""Exit code if the process must be replaced at once: its lease is lost, its supervisor is gone, or a
+coroutine does not stop."""
 YOUNG_OBJECTS = 50_000
-"""The garbage collector's threshold for new objects, net of freed ones."""
+"""The garbage collector runs after this many new objects that were not freed."""
 FLUSH_SECONDS = 3.0
-"""How long a process that ends waits until its traces and metrics are sent."""
+"""How long an ending process waits until its traces and metrics are sent."""
 ORPHAN_SECONDS = 4.0
 """How long a process may take to release its tasks after its supervisor died."""
 
@@ -64,23 +65,24 @@ class PoolProcessOptions:
 
 @dataclass(slots=True)
 class _SharedState:
-    """Shared by the control thread and the loop."""
+    """State that the control thread and the event loop share."""
 
     pool: Pool
     unhealthy_grace: float
-    """After a coroutine did not stop: seconds for the other tasks to end. The rest is released uncharged."""
+    """If a coroutine did not stop, seconds until the other tasks must end. Tasks that still run then are
+    released uncharged."""
     loop: asyncio.AbstractEventLoop | None = None
-    """None while the application is imported. Until then there are no tasks to release."""
+    """The engine; None until the application is imported. Until then there are no tasks to release."""
     engine: Engine | None = None
     good_until: float = 0.0
-    """Until when the lease holds, if this was received before there was a loop."""
+    """Until when the lease holds, if the message came before there was an event loop."""
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Guards `loop`."""
+    """The lock that guards `loop`."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     grace: float = 0.0
     exit_code: int = 0
     wanted: Message | None = None
-    """The settings received before there was an engine; None if there were none."""
+    """The settings received before there was an engine; None if no settings came."""
 
 
 def main(argv: list[str]) -> int:
@@ -134,7 +136,7 @@ def check_memory_limits(pool: Pool, app: Application, excess: Callable[[int], in
 
     Args:
         pool: The pool with the limits.
-        app: The application, imported but not started. A child process uses as much once it has imported it.
+        app: The application, imported but not started. A child process uses as much after its import.
         excess: Returns the bytes that this process uses if more than the given number, else None.
 
     Raises:
@@ -207,7 +209,7 @@ async def _start_engine(engine: Engine, state: _SharedState) -> bool:
 
 
 async def _serve_until_stopped(state: _SharedState, connection: ControlConnection) -> None:
-    """Wait for a reason to end, then drain. A later message of the supervisor can only shorten the drain."""
+    """Wait for a reason to end, then drain. Later messages of the supervisor can only shorten the drain."""
     engine = state.engine
     assert engine is not None
     reasons = [
@@ -239,7 +241,7 @@ def _receive(state: _SharedState, connection: ControlConnection, message: Messag
     try:
         state.loop.call_soon_threadsafe(_apply, state, connection, message)
     except RuntimeError:
-        return  # the loop has ended, and the process is about to
+        return  # the loop has ended, and the process is about to end
 
 
 def _apply_early(state: _SharedState, message: Message) -> None:
@@ -249,7 +251,7 @@ def _apply_early(state: _SharedState, message: Message) -> None:
     elif "set" in message:
         state.wanted = message
     elif "ping" not in message:
-        os._exit(0)  # drain, release or lost: no task has been claimed yet
+        os._exit(0)  # the message is drain, release or lost: no task has been claimed yet
 
 
 def _apply(state: _SharedState, connection: ControlConnection, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Handles what a task function returned: awaits it, refuses what is no result, encodes the result.
+"""Handles the return value of a task function: awaits it, refuses what is no result, encodes the result.
 
 A plain function may return a coroutine, for example a sync wrapper around an `async def`. Its work has not
 been done yet; if the run counted as succeeded, the work would be silently lost.
@@ -30,7 +30,7 @@ _PENDING_TYPES = (Awaitable, AsyncIterator, Generator, concurrent.futures.Future
 
 
 _PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes, list, dict, tuple})
-"""The usual types of results, for a quick check."""
+"""The usual types of results, so that most results need no further check."""
 
 
 class UnusableResult(Exception):  # noqa: N818 - a fact about the return value, turned into a failure at once
@@ -42,7 +42,7 @@ class UnusableResult(Exception):  # noqa: N818 - a fact about the return value, 
         self.fix = fix
 
     def failure(self, function: str) -> Failure:
-        """Return the failure of a run whose function returned this."""
+        """Return the failure of a run whose function returned this value."""
         return Failure(
             Verdict.PERMANENT,
             Reason.INVALID_REQUEST,

@@ -1,4 +1,4 @@
-"""Makes the events of one run from what the engine knows of it."""
+"""Makes the events of one run from its state in the engine."""
 
 from __future__ import annotations
 

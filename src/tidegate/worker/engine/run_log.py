@@ -1,7 +1,7 @@
-"""Logs the runs that succeeded, a line for each, all of one turn of the event loop at once.
+"""Logs the runs that succeeded, one line for each, all runs of one turn of the event loop together.
 
-At full speed a pool process ends thousands of runs a second. A log line made alone would take half as long as
-the run of a short function; made together they take a fraction of that.
+At full speed a pool process ends thousands of runs a second. To log each one separately would take half as
+long as the run of a short function; to log them together takes a fraction of that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RunLog:
         self._ended: list[tuple[ClaimedTask, float, str]] = []
 
     def add(self, claimed: ClaimedTask, seconds: float, trace_id: str) -> None:
-        """Log that a run succeeded, with its duration in seconds and its trace; empty if it has none."""
+        """Log that a run succeeded, with its duration in seconds and its trace (empty if not traced)."""
         if not self._ended:
             self._loop.call_soon(self.flush)
         self._ended.append((claimed, seconds, trace_id))

@@ -28,7 +28,7 @@ class RunReports:
         events: Passes events to their subscribers.
         worker_id: The worker that runs them.
         pool: The pool that it serves.
-        upstreams: Those of the application, by name.
+        upstreams: The upstreams of the application, by name.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RunReports:
         )
 
     def worker_stopped(self) -> None:
-        """Report that the worker runs nothing more, and log what is not logged yet."""
+        """Report that the worker has stopped, and log the runs that are not logged yet."""
         self._log.flush()
         pool = self._pool
         self._events.emit(
@@ -104,7 +104,7 @@ class RunReports:
     def _report_park(self, name: str, outcome: Outcome) -> None:
         upstream = self._upstreams.get(name)
         if upstream is not None and upstream.keys is not None:
-            return  # the call itself has logged which key it was
+            return  # the call itself has logged which key was refused
         call_failure = outcome.call_failure if isinstance(outcome, Retrying | Dead) else None
         if call_failure is None:
             if isinstance(outcome, Succeeded):

@@ -18,7 +18,7 @@ from tidegate.worker.children.process import ChildProcess
 from tidegate.worker.engine.fallback_outcome import is_duration
 
 _context_lock = threading.Lock()
-"""Held while a context is made: a function may ask for it in several threads."""
+"""The lock held while a context is made: a function may ask for its context in several threads."""
 
 
 class RunOptions(NamedTuple):
@@ -48,7 +48,7 @@ class RunOptions(NamedTuple):
 
 
 class TaskRun:
-    """The state of one run while it lasts. Finished exactly once.
+    """The state of one run while it lasts. It is finished exactly once.
 
     Raises:
         ValueError: A time limit of the task is not a number, so the run could never be stopped.
@@ -95,20 +95,21 @@ class TaskRun:
         self.job: asyncio.Task[None] | None = None
         self.runs_in = runs_in
         self.child: ChildProcess | None = None
-        """The child process that runs it now; None if none does."""
+        """The child process in which the function runs now; None if it runs in none."""
         self.thread: asyncio.Future[Any] | None = None
-        """The future of the thread that runs it; None if none does."""
+        """The future of the thread in which the function runs; None if it runs in none."""
         self.received_at = control.started_at
-        """When this process received it, by the control's clock; `seconds_left` counts from here."""
+        """When this process received the run, by the control's clock; `seconds_left` counts from here."""
         self.is_job_started = False
-        """Whether `job` has run its first step. If it is cancelled before that, it never finishes the run."""
+        """Whether `job` has run its first step. A job that is cancelled before that never finishes the
+        run."""
         self.has_started = False
-        """Whether its function may have started."""
+        """Whether the function may have started."""
         self.span: TraceContext | None = None
-        """OpenTelemetry's span of the run; None if nothing here traces it."""
+        """OpenTelemetry's span of the run; None if the run is not traced."""
         self.is_forced = False
         self.is_killed = False
-        """Whether its child process was killed because it did not stop."""
+        """Whether the child process was killed because the function did not stop."""
         self.has_hit_limit = False
         self.is_finished = False
         self.timeout_seconds = (
@@ -135,7 +136,10 @@ class TaskRun:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether one more crash makes it dead. It then runs alone, so that no other task can be to blame."""
+        """Whether one more crash makes the task dead.
+
+        Such a task runs alone, so that no other task can be to blame.
+        """
         crashes = self.claimed.counters.crashes
         return crashes > 0 and crashes + 1 >= self._crash_limit
 
@@ -174,7 +178,7 @@ class TaskRun:
         """Return the attempts and the time that the task has left.
 
         Args:
-            now: By the clock of its control.
+            now: The time by the clock of its control.
         """
         return RetryTerms.of(
             self.function.spec,
@@ -188,7 +192,7 @@ class TaskRun:
         self._calls_in_child = calls
 
     def calls(self) -> CallSummary:
-        """Return the calls of the run so far. Those of a child process that did not reply are unknown."""
+        """Return the calls of the run so far. The calls of a child process that did not reply are unknown."""
         if self._calls_in_child is not None:
             return self._calls_in_child
         return self.control.calls.summary(self.claimed.upstream)
@@ -205,7 +209,7 @@ class TaskRun:
 
     @property
     def started_at(self) -> float:
-        """When its time limits started, by the control's clock.
+        """When the time limits of the run started, by the control's clock.
 
         If the run waits for a rate-limit slot or a child process, the limits start again after the wait.
         """
@@ -215,7 +219,7 @@ class TaskRun:
         """Return the arguments, decoded for the current code, with the context if the function takes one.
 
         Raises:
-            ArgumentsError: They do not fit.
+            ArgumentsError: The arguments do not fit.
         """
         signature = self.function.signature
         args, kwargs = signature.load(self.claimed.args)

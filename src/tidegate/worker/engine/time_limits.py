@@ -16,8 +16,8 @@ _NEVER = float("inf")
 class TimeLimits:
     """Reports when a run has used up its time.
 
-    Nearly all runs end before their limit, so a timer for each would be wasted work. There is one timer, for
-    the earliest limit. When it fires, all runs in progress are checked.
+    Nearly all runs end before their limit, so a timer for each would be wasted work. The only timer is set
+    for the earliest limit. When it fires, all runs in progress are checked.
 
     Args:
         running: The runs in progress; finished runs are removed by the executor.
@@ -47,7 +47,7 @@ class TimeLimits:
         self._timer = None if moment == _NEVER else self._loop.call_at(moment, self._check)
 
     def _check(self) -> None:
-        now = max(self._loop.time(), self._next_at)  # a loop may call a little early
+        now = max(self._loop.time(), self._next_at)  # the loop may call this a little early
         watched = [task_run for task_run in self._running.values() if not task_run.has_hit_limit]
         due = [task_run for task_run in watched if task_run.control.ends_at <= now]
         later = (task_run.control.ends_at for task_run in watched if task_run.control.ends_at > now)

@@ -1,7 +1,7 @@
 """The jobs of alerts: one evaluates, one sends, one makes the daily summary.
 
 Supervisors, embedded workers, schedulers and `tidegate web` run them. Each process tries often. The store
-lets one of them make each pass, and gives each message to one of them.
+lets one process make each pass, and gives each message to one process.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class AlertJobs:
             self._send_job,
             MaintenanceJob("daily summary", _SUMMARY_SECONDS, self._summarise, rng=rng),
         )
-        """Started and stopped by their owner."""
+        """The jobs, started and stopped by the owner of this object."""
 
     @property
     def own_pids(self) -> Collection[int]:
-        """The ids of the programs that command sinks run now. Nothing else may wait for them."""
+        """The process ids of the programs that command sinks run now. No other code may wait for them."""
         return self._delivery.commands.pids
 
     async def _evaluate(self) -> bool:

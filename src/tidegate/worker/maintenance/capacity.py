@@ -26,8 +26,8 @@ class CapacityWatch:
     async def run_once(self) -> bool:
         """Check once. Always return False: there is never more to do at once.
 
-        Warn only of a shortage found by two checks in a row: workers that are starting or being replaced
-        cause short ones.
+        Warn only of a shortage that two checks in a row found: workers that start or are replaced cause brief
+        shortages.
         """
         found = await find_slot_shortages(self._store)
         for shortage in found:

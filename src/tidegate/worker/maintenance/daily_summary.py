@@ -1,4 +1,4 @@
-"""Reports the deaths of each day once: one process makes the messages, the sinks of alerts send them."""
+"""Reports the dead tasks of each day once: one process makes the messages, the sinks of alerts send them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEPT_DAYS = 400
 
 
 class DailySummaryJob:
-    """Reports a day when it is due, unless another process has.
+    """Reports a day when its summary is due, unless another process has reported it.
 
     Args:
         store: An open store.
@@ -29,9 +29,10 @@ class DailySummaryJob:
         self._done = ""
 
     async def report_if_due(self, at: DailyTime) -> bool:
-        """Make the messages of the last due day, if nobody has. Return whether this process did.
+        """Make the messages of the last due day, unless another process has made them.
 
-        A store that has no counters from before that moment is not reported: its first day is not over.
+        Return whether this process made them. A store without counters from before that day is not reported:
+        its first day is not over.
         """
         day, due = at.last_due(await self._store.now())
         if day == self._done:

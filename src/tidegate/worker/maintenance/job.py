@@ -15,12 +15,12 @@ log = logging.getLogger("tidegate.maintenance")
 
 
 class MaintenanceJob:
-    """Runs `run_once` every `interval` seconds. It may be stopped twice, or without having started.
+    """Runs `run_once` every `interval` seconds. A job may be stopped twice, or without having started.
 
     Args:
         name: For logs and the name of the asyncio task.
         interval: Seconds between two rounds; varied by a tenth, so that machines do not act at the same time.
-        run_once: Does one round; returns whether there is more to do at once.
+        run_once: Makes one round; returns whether there is more to do at once.
         rng: For jitter.
         on_failure: Called after a round failed.
         busy_interval: Seconds until the next round if there is more to do at once.
@@ -59,7 +59,7 @@ class MaintenanceJob:
         return asyncio.get_running_loop().time() - self._started_at
 
     def start(self) -> None:
-        """Start; do nothing if it runs already."""
+        """Start the job; do nothing if it runs already."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name=f"tidegate job {self.name}")
 
@@ -68,7 +68,7 @@ class MaintenanceJob:
         self._woken.set()
 
     async def stop(self) -> None:
-        """Stop, and cancel the current round."""
+        """Stop the job, and cancel the current round."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

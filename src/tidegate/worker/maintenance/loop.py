@@ -32,7 +32,8 @@ COMPACT_LIMIT = 1_000
 FINGERPRINT_LIMIT = 500
 RELEASE_LIMIT = 5_000
 OPERATION_STEP_SECONDS = 0.1
-"""Time between two steps of a redrive, each a short transaction: other writers get their turn."""
+"""Time between two steps of a redrive, so that other writers get their turn. A step is a short
+transaction."""
 RETIRED_WORKER_SECONDS = 86_400.0
 
 
@@ -70,7 +71,7 @@ class MaintenanceLoop:
             store, interval=timings.reap, lease=timings.lease, clock=clock, on_retired=on_retired
         )
         self.schedules = ScheduleFirer(store, rng=rng)
-        """Fires schedules."""
+        """The job that fires schedules."""
         self._reap_job = MaintenanceJob(
             "reap", timings.reap, self._reaper.run_once, rng=rng, on_failure=self._reaper.reset_patience
         )
@@ -106,7 +107,7 @@ class MaintenanceLoop:
         await asyncio.gather(*(job.stop() for job in self._jobs))
 
     def own_pids(self) -> Collection[int]:
-        """Return the ids of the child processes that a job waits for."""
+        """Return the ids of the child processes that maintenance jobs wait for."""
         return () if self._alerts is None else self._alerts.own_pids
 
     def busy_seconds(self) -> float:
@@ -134,7 +135,7 @@ class MaintenanceLoop:
         return promoted >= self._timings.promote_batch or released > 0
 
     async def delete_expired(self) -> bool:
-        """Delete what is kept no longer, one batch. Return whether there is more to do at once."""
+        """Delete one batch of expired data. Return whether there is more to do at once."""
         if await self._sweep.run_once() is not None:
             return True
         deleted = await self._store.delete_expired(
@@ -146,7 +147,7 @@ class MaintenanceLoop:
         return deleted >= RETENTION_LIMIT
 
     async def compact_history(self) -> bool:
-        """Replace old counters by sums, and add missing fingerprints, one batch of each.
+        """Replace one batch of old counters by sums, and add one batch of missing fingerprints.
 
         Return whether there is more to do at once.
         """

@@ -1,4 +1,4 @@
-"""The reaper: retires workers whose lease ran out, and finishes their runs so that the tasks run again."""
+"""The reaper: retires workers whose lease ran out, and ends their runs so that the tasks run again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Reaper:
     most workers are alive. So workers get time to send a heartbeat first. A reaper retires a worker only if
     its own passes ran without a gap for as long as the lease, and it saw no heartbeat for nearly as long. It
     measures both by its own monotonic clock, so a jump of the store's clock cannot retire living workers.
-    Each pass starts with a write. If the store accepts only reads, heartbeats have to wait and every worker
-    looks silent; then the write waits too, and the delayed pass counts as a gap.
+    Each pass starts with a write. While the store accepts only reads, heartbeats wait and every worker looks
+    silent. The write of the pass waits too, and the delayed pass counts as a gap.
 
     In a fleet whose machines die often, no reaper may live for a full lease. Such a reaper uses the store's
     record of all reapers' passes: they ran without a gap for a lease, and no heartbeat came in that time. It
-    does so only for workers whose row has not changed since its own passes began.
+    uses that record only for workers whose row has not changed since its own passes began.
 
     After a longer silence a worker is retired even if its lease has not run out: if the clock was set back,
     the lease of a dead worker ends far in the future.
@@ -59,9 +59,9 @@ class Reaper:
         self._uninterrupted_since: float | None = None
         self._last_pass = 0.0
         self._last_beats: dict[str, tuple[float, float]] = {}
-        """By living worker: the end of its lease, and when this reaper first saw that end."""
+        """For each living worker, the end of its lease and when this reaper first saw that end."""
         self._leases_at_start: dict[str, float] | None = None
-        """By worker that existed when our passes began: the end of its lease at that time."""
+        """For each worker that existed when our passes began, the end of its lease at that time."""
 
     def reset_patience(self) -> None:
         """Restart the count of passes without a gap, because a pass failed."""
@@ -101,7 +101,10 @@ class Reaper:
         return uninterrupted_seconds >= lease and silent_for >= enough
 
     def _was_silent_before(self, worker: WorkerRow, reaper_pass: ReaperPass) -> bool:
-        """Return whether the passes of all reapers prove it. All times are by the store's clock."""
+        """Return whether the passes of all reapers prove that a worker is dead.
+
+        All times are by the store's clock.
+        """
         lease = worker.expires_at - worker.heartbeat_at
         silent_for = reaper_pass.at - max(worker.heartbeat_at, reaper_pass.since_at)
         is_as_at_first = (self._leases_at_start or {}).get(worker.id) == worker.expires_at
@@ -121,7 +124,7 @@ class Reaper:
         self._last_beats = last_beats
 
     async def decide_orphans(self) -> int:
-        """Finish the runs of every retired worker; return how many there were."""
+        """End the runs of every retired worker; return how many runs there were."""
         orphans = await self._store.list_orphans(PAGE_SIZE)
         if orphans:
             outcomes = [_decide(orphan) for orphan in orphans]

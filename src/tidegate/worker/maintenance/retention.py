@@ -1,4 +1,4 @@
-"""Retention: finds final tasks whose time is over, and removes them or parts of them in small batches."""
+"""Retention: finds final tasks that are kept no longer, and removes them or parts of them in batches."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from tidegate.store.task_tables import TASK_TABLES
 log = logging.getLogger("tidegate.maintenance")
 
 BATCH_TASKS = 250
-"""Tasks read and removed at once. On SQLite a removal holds the write lock for some ten milliseconds."""
+"""Tasks read and removed at once. On SQLite a removal holds the write lock for about ten milliseconds."""
 ARCHIVED_TASKS = 100
 """Tasks whose rows are in memory at once while they are archived."""
 REREAD_SECONDS = 3_600.0
-"""Time after which all final tasks are read again, for tasks that `db move` brought here."""
+"""Time after which all final tasks are read again, to find tasks that `db move` brought here."""
 
 
 class RetentionSweep:
-    """Walks through the final tasks, the oldest first, and removes what is due.
+    """Reads the final tasks, the oldest first, and removes what is due.
 
-    Each age in the settings has its own walk, because tasks reach an age in the order in which they became
-    final. So a walk reads each task once, also if a longer rule keeps it, and continues there the next time.
+    Each age in the settings has its own walk over the tasks: tasks reach an age in the order in which they
+    became final. A walk reads each task once, even if a longer rule keeps it, and continues after it the next
+    time.
 
     Args:
         store: Holds the tasks.
-        retention: How long they are kept.
+        retention: How long final tasks are kept.
         clock: Monotonic seconds.
-        batch: Most tasks in one transaction.
+        batch: The most tasks in one transaction.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class RetentionSweep:
         self._must_reread = False
 
     async def _walk(self, table: FinalTable, age: float) -> int | None:
-        """Read on until something was removed; return how much, or None at the end of the walk."""
+        """Read on until data was removed; return how many rows or tasks, or None at the end of the walk."""
         walk = (table, age)
         while page := await self._store.list_final_tasks(
             table, older_than_seconds=age, after=self._reached.get(walk), limit=self._batch
@@ -110,7 +111,7 @@ class RetentionSweep:
         return tuple(sorted(due))
 
     async def _remove(self, table: FinalTable, due: Sequence[tuple[tuple[Data, ...], FinalTask]]) -> int:
-        """Remove what is due, a transaction for the tasks and one for each set of parts; return how much."""
+        """Remove what is due: one transaction for the tasks, one for each set of parts. Return how many."""
         removed = 0
         for data, group in groupby(sorted(due, key=lambda each: each[0]), key=lambda each: each[0]):
             tasks = [task for _, task in group]
@@ -122,11 +123,11 @@ class RetentionSweep:
     async def _archive_and_delete(
         self, table: FinalTable, data: tuple[Data, ...], tasks: Sequence[FinalTask]
     ) -> int:
-        """Delete tasks or parts of them, after writing them to the archive; return how much was deleted."""
+        """Delete tasks or parts of them, after writing them to the archive; return how many were deleted."""
         if self._archive is None:
             return await self._delete(table, data, tasks)
         with contextlib.ExitStack() as stack:
-            # Another process may rewrite the archive meanwhile, so the wait must not block the loop.
+            # Another process may be rewriting the archive, so the wait for it must not block the loop.
             await asyncio.to_thread(stack.enter_context, self._archive.writing())
             rows = await self._store.export_tasks([task.task_id for task in tasks], data)
             if rows:

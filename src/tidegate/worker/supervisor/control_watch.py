@@ -1,4 +1,4 @@
-"""Applies the orders to this worker: reads them once a second, passes them on, reports what was applied.
+"""Applies the orders to one worker: reads them once a second, passes them on, reports what was applied.
 
 It also records which version of the code each process has loaded.
 """
@@ -32,14 +32,14 @@ CHECK_SECONDS = 1.0
 
 
 class ControlWatch:
-    """Keeps the processes of one worker as people want them.
+    """Keeps the settings of one worker's processes as people requested them.
 
     Args:
-        store: Holds what is wanted.
+        store: Holds the requested settings.
         name: The worker's name.
         host: Its host.
-        processes: Returns its living processes.
-        reload: Restarts every process. Gets why, and a function to call with the outcome.
+        processes: Returns the worker's living processes.
+        reload: Restarts every process. Takes the reason, and a function to call with the outcome.
         rng: For jitter.
     """
 
@@ -63,14 +63,17 @@ class ControlWatch:
         self._reloads: dict[str, int] = {}
         """The versions of the reload rows that this worker has carried out, by name."""
         self._reported: dict[str, tuple[ControlRow, ...]] = {}
-        """The rows that each process has applied, by worker id, as stored."""
+        """The settings that each process has applied, by worker id, as the store records them."""
         self._codes: dict[str, str] = {}
-        """The version of the code of each process, by worker id, as stored."""
+        """The version of the code of each process, by worker id, as the store records it."""
         self._answers: list[ControlReport] = []
         """Reports of reloads that are not stored yet."""
 
     async def start(self) -> None:
-        """Read what is wanted before the first process starts. Reloads from before are done by starting."""
+        """Read the requested settings before the first process starts.
+
+        The start itself carries out earlier reloads.
+        """
         self._rows = tuple(await self._store.list_controls())
         self._reloads = {row.name: row.version for row in self._reload_rows()}
         for row in self._rows:
@@ -94,7 +97,7 @@ class ControlWatch:
                 await self.check()
                 self._pause.reset()
                 await asyncio.sleep(CHECK_SECONDS)
-            except Exception as error:  # the worker goes on with what it knows
+            except Exception as error:  # the worker continues with the settings that it knows
                 pause = self._pause.next()
                 report.will_retry("reading the orders to this worker", error, pause)
                 await asyncio.sleep(pause)
@@ -109,7 +112,7 @@ class ControlWatch:
         for process in self._processes():
             if (wanted := self.wanted(process)) != process.wanted:
                 log.info(
-                    "pool %s: process %d: %d at once%s, as people want it",
+                    "pool %s: process %d: %d at once%s, as requested",
                     process.pool.name,
                     process.pid,
                     wanted.concurrency or process.pool.concurrency,

@@ -9,9 +9,9 @@ from collections.abc import Callable
 log = logging.getLogger("tidegate.supervisor")
 
 WINDOW_SECONDS = 300.0
-"""A death counts for this long."""
+"""How long a death counts."""
 MAX_DEATHS = 5
-"""This many deaths within the window are a crash loop."""
+"""Deaths within the window that make a crash loop."""
 LOG_INTERVAL_SECONDS = 60.0
 """Shortest time between two log lines about one pool."""
 

@@ -1,4 +1,4 @@
-"""Keeps what the application declares in the store: its manifest and its schedules."""
+"""Stores what the application declares: its manifest and its schedules."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ class Declarations:
         self._job.start()
 
     async def stop(self) -> None:
-        """Repeat it no more."""
+        """Stop repeating the declaration."""
         await self._job.stop()

@@ -1,8 +1,8 @@
-"""Health checks of running services: each has a Unix socket, all in one directory.
+"""Health checks of running services. Each service has a Unix socket, and all sockets are in one directory.
 
 A client that connects receives one JSON object, sent by the service's own event loop. So an answer proves
-that the loop runs. A service that does not answer hangs. One that refuses the connection is dead, and its
-socket is removed later.
+that the loop runs. A service that does not answer hangs. A service that refuses the connection is dead, and
+its socket is removed later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 log = logging.getLogger("tidegate.supervisor")
 
 STALE_SOCKET_SECONDS = 60.0
-"""A dead socket is removed at this age: a younger one may belong to a service that is just starting."""
+"""A dead socket is removed at this age. A younger one may belong to a service that is starting."""
 
 RECREATE_SECONDS = 10.0
 """Shortest time between two attempts to create the socket again."""
@@ -47,7 +47,7 @@ class Health:
     status: str
     """What the service does now, in one line."""
     problems: list[str] = field(default_factory=list)
-    """Why it is not ready; empty if it is."""
+    """Why the service is not ready; empty if it is ready."""
     crash_loops: list[str] = field(default_factory=list)
     """One sentence for each pool with a crash loop."""
 
@@ -82,7 +82,7 @@ class HealthSocket:
             _remove_dead_sockets(self._path.parent)
             with _short_address(temporary) as path:
                 self._server = await asyncio.start_unix_server(self._send_health, path)
-            temporary.rename(self._path)  # from now on clients find it, and can connect
+            temporary.rename(self._path)  # from now on clients find the socket and can connect
         except OSError as error:
             log.warning("`tidegate … health` cannot check this process: %s: %s", self._path, error)
             await self.close()
@@ -149,7 +149,7 @@ def _query_one(path: Path, timeout_seconds: float) -> Health | None:
 
 
 def _file_stem(kind: str, name: str) -> str:
-    """Return the start of the socket's file name. The service's name is hashed: it may be any text."""
+    """Return the start of the socket's file name. The service's name is hashed because it may be any text."""
     return f"{kind}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
@@ -174,12 +174,12 @@ def _make_private(directory: Path) -> None:
     """Create the directory; refuse one that other users can write to.
 
     Raises:
-        OSError: It cannot be created, or other users can write to it.
+        OSError: The directory cannot be created, or other users can write to it.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & stat.S_IWOTH:
-        raise PermissionError("it is not a directory of this user alone")
+        raise PermissionError("it is not a directory that only this user can write to")
 
 
 def _remove_dead_sockets(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reads what an application declares, in a short-lived process: the supervisor imports no user code."""
+"""Reads what an application declares, in a short-lived process: the supervisor must import no user code."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ class Manifest:
     content: dict[str, Any]
     """The whole manifest, to be saved in the store."""
     schedule_set: ScheduleSet
-    """The schedules that it declares."""
+    """The schedules that the application declares."""
 
 
 async def read_manifest(application: str, database_url: str | None = None) -> Manifest:
     """Import the application in a child process and return what it declares.
 
-    At the end, also if it is cancelled, it kills the child process and everything in its process group.
+    At the end, also after a cancellation, the child process and its whole process group are killed.
 
     Args:
         application: `module:attribute`.
         database_url: Overrides the application's own, as `TIDEGATE_DATABASE_URL` does.
 
     Raises:
-        ConfigError: It cannot be imported (the child's traceback went to standard error), or it names a
-            database of its own, which cannot be overridden.
+        ConfigError: The application cannot be imported (the child's traceback went to standard error), or it
+            names a database of its own, which cannot be overridden.
     """
     env = os.environ | ({"TIDEGATE_DATABASE_URL": database_url} if database_url else {})
     # A file, not a pipe: processes that the application starts during its import would keep a pipe open.
@@ -62,7 +62,7 @@ async def read_manifest(application: str, database_url: str | None = None) -> Ma
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=[answer.fileno()],
             env=env,
-            start_new_session=True,  # Ctrl-C must reach only us
+            start_new_session=True,  # Ctrl-C must reach only this process
         )
         try:
             await child.wait()

@@ -1,8 +1,8 @@
 """Watches the memory of pool processes: replaces one over the soft limit, kills one over the hard limit.
 
-The process and the processes that its own tasks started count. Its child processes do not count here: each
-has the same limits, enforced by the pool process. Processes that a task started in another session do not
-count either.
+The memory of a pool process includes the processes that its own tasks started. Child processes do not count:
+each has the same limits, enforced by the pool process. Processes that a task started in another session do
+not count either.
 """
 
 from __future__ import annotations
@@ -19,39 +19,40 @@ log = logging.getLogger("tidegate.supervisor")
 
 CHECK_SECONDS = 0.25
 CONFIRM_SECONDS = 0.03
-"""A second check after this time decides: a process that was just started may count twice for a moment."""
+"""A second check after this time decides: the memory of a new process may count twice for a moment."""
 
 Measure = Callable[[int, int], int | None]
-"""Takes a process id and a limit in bytes; returns the bytes in use if more than the limit, else None."""
+"""A function of a process id and a limit in bytes. Returns the bytes in use if more than the limit, else
+None."""
 
 
 class MemoryLimited(Protocol):
-    """A pool process: the parts that this module uses."""
+    """The parts of a pool process that this module uses."""
 
     pool: Pool
     is_over_memory: bool
-    """Set when it is replaced because of its memory."""
+    """Whether the process is being replaced because of its memory."""
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         ...
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has started to work."""
+        """Whether the process has started to work."""
         ...
 
     @property
     def drain_reason(self) -> str:
-        """Why it takes no more tasks; empty if it does."""
+        """Why the process takes no more tasks; empty if it takes tasks."""
         ...
 
     def drain(self, grace: float, why: str) -> None:
-        """Let it end after its current tasks."""
+        """Let the process end after its current tasks."""
 
     def kill(self, why: str) -> None:
-        """Kill it."""
+        """Kill the process."""
 
 
 def _measure_pool_process(pid: int, limit: int) -> int | None:
@@ -87,7 +88,7 @@ class MemoryWatch:
 
     async def check(self, process: MemoryLimited) -> None:
         """Check one process; replace or kill it if it uses too much."""
-        if not process.is_ready:  # after the import, the process itself checks its limits
+        if not process.is_ready:  # until it is ready, the process checks its limits itself
             return
         hard, soft = process.pool.memory_limit, process.pool.memory_soft_limit
         if hard is not None and (held := await self._confirmed_excess(process, hard)) is not None:

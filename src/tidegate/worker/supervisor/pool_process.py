@@ -1,4 +1,4 @@
-"""The supervisor's side of one pool process: start it, send it messages, wait for its end."""
+"""Controls one pool process from the supervisor: start it, send it messages, wait for its end."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tidegate.worker.settings import Pool, Timings
 log = logging.getLogger("tidegate.supervisor")
 
 OVERDUE = "did not end within its grace time"
-"""Why a process that was asked to end is killed. Unless a task blocks its loop, no task is to blame."""
+"""Why a process that was asked to end is killed. No task is to blame unless one blocks the event loop."""
 
 
 class PoolProcess:
     """One pool process, from its start to its end. Each process has its own `PoolProcess` and worker id.
 
     Args:
-        application: `module:attribute` that it imports.
+        application: `module:attribute` that the process imports.
         pool: The pool that it serves.
-        timings: Passed on to it.
+        timings: The timings that the process uses.
         database_url: Overrides the application's own.
     """
 
@@ -52,46 +52,47 @@ class PoolProcess:
         self._pinged_at: float | None = None
         self._current_task = CurrentTaskSlot()
         self.is_registered = False
-        """Whether the store has its row. Before that it has no lease to renew."""
+        """Whether the store has the row of this process. Until then there is no lease to renew."""
         self.good_until = 0.0
-        """Until when its lease holds, by the monotonic clock."""
+        """Until when the lease holds, by the monotonic clock."""
         self.busy = 0
-        """How many tasks it runs, by its last report."""
+        """How many tasks the process runs, by its last report."""
         self.on_ready: Callable[[PoolProcess], None] = lambda process: None
-        """Called in the loop when it is ready."""
+        """Called in the loop when the process is ready."""
         self.drain_reason = ""
-        """Why it takes no more tasks; empty if it does."""
+        """Why the process takes no more tasks; empty if it takes tasks."""
         self.is_over_memory = False
-        """Whether it drains because of its memory."""
+        """Whether the process drains because of its memory."""
         self.problem = ""
-        """Why some of its tasks cannot run there, by its last report; empty if all can."""
+        """Why some tasks cannot run in this process, by its last report; empty if all can."""
         self.children_killed = 0
-        """How many of its child processes it had to kill because their tasks did not stop."""
+        """How many child processes the process had to kill because their tasks did not stop."""
         self.kill_reason = ""
-        """Why the supervisor killed it; empty if it did not."""
+        """Why the supervisor killed the process; empty if it did not."""
         self.wanted = WantedSettings()
         """The requested settings that were sent last."""
         self.concurrency = pool.concurrency
-        """How many tasks it runs at once, as it was last sent."""
+        """How many tasks the process may run at once, by the settings last sent."""
         self.code = ""
-        """The version of the code that it has loaded; empty until it is ready."""
+        """The version of the code that the process has loaded; empty until it is ready."""
         self._sent_settings = 0
         self._confirmed_settings = 0
         self.culprit: Fence | None = None
-        """After its end: the run that had the loop; `NO_CULPRIT` if it ended on request."""
+        """After the end of the process: the run that was on its event loop; `NO_CULPRIT` if it ended on
+        request."""
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 before the start."""
+        """The process id of this process; 0 before the start."""
         return self._process.pid if self._process is not None else 0
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has imported the application and started its engine."""
+        """Whether the process has imported the application and started its engine."""
         return self._ready_at is not None
 
     def stalled_seconds(self) -> float:
-        """Return for how long it has not answered; 0 while it is still importing."""
+        """Return for how many seconds the process has not answered; 0 while it is still importing."""
         if self._ready_at is None or self._pinged_at is None or self._answered_at >= self._pinged_at:
             return 0.0
         return time.monotonic() - self._pinged_at
@@ -128,12 +129,12 @@ class PoolProcess:
         self._connection.start()
 
     def extend_lease(self, good_until: float) -> None:
-        """Send it the moment until which its lease holds, by the monotonic clock. It must answer."""
+        """Send the process the moment until which its lease holds, by the monotonic clock. It must answer."""
         self.good_until = good_until
         self._request(beat=good_until)
 
     def set(self, wanted: WantedSettings) -> None:
-        """Send it the requested settings. It confirms when it has applied them."""
+        """Send the process the requested settings. It confirms once they are applied."""
         self.wanted = wanted
         self.concurrency = wanted.concurrency or self.pool.concurrency
         self._sent_settings += 1
@@ -141,7 +142,7 @@ class PoolProcess:
 
     @property
     def has_confirmed(self) -> bool:
-        """Whether it has applied what was last sent; true if nothing was sent yet."""
+        """Whether the process has applied the settings last sent; true if none were sent yet."""
         return self._confirmed_settings == self._sent_settings
 
     def ping(self) -> None:
@@ -149,36 +150,39 @@ class PoolProcess:
         self._request(ping=True)
 
     def drain(self, grace: float, why: str) -> None:
-        """Ask it to claim nothing more and to end within `grace` seconds. The first reason counts."""
+        """Ask the process to claim nothing more and to end within `grace` seconds.
+
+        The first reason counts.
+        """
         self._send(drain=grace)
         if not self.drain_reason:
             self.drain_reason = why
             log.info("pool %s: process %d takes no more tasks: %s", self.pool.name, self.pid, why)
 
     def release(self) -> None:
-        """Ask it to release its tasks and end now."""
+        """Ask the process to release its tasks and end now."""
         self.drain_reason = self.drain_reason or "asked to release its tasks"
         self._send(release=True)
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send the process a signal."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 self._process.send_signal(number)
 
     def notify_lease_lost(self) -> None:
-        """Notify it that its lease is lost."""
+        """Notify the process that its lease is lost."""
         self._send(lost=True)
 
     def kill(self, why: str) -> None:
-        """Kill it and every process of its session."""
+        """Kill the process and every process of its session."""
         self.kill_reason = self.kill_reason or why
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def wait_ended(self) -> int:
-        """Wait for its end, kill the processes it left behind, and return its exit code (-n: signal n)."""
+        """Wait until the process ends, kill those it left behind, and return its exit code (-n: signal n)."""
         assert self._process is not None
         code = await self._process.wait()
         was_asked_for = self.kill_reason == OVERDUE if self.kill_reason else code == 0 and self.drain_reason
@@ -188,11 +192,12 @@ class PoolProcess:
             process_tree.kill_tree(self._process.pid, self.worker_id)
         if self._connection is not None:
             self._connection.close()
-        await asyncio.to_thread(scratch.remove, self.worker_id)  # in a thread: removal may block the loop
+        # in a thread, because removal may block the loop
+        await asyncio.to_thread(scratch.remove, self.worker_id)
         return code
 
     def describe_end(self, code: int) -> str:
-        """Return why it ended, for people."""
+        """Return why the process ended, as text for people."""
         if self.kill_reason:
             return self.kill_reason
         if code < 0:
@@ -220,7 +225,7 @@ class PoolProcess:
         self.drain_reason = self.drain_reason or message.get("leaving", "")
         if "ready" in message:
             self._ready_at = self._answered_at
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and so has the worker
+            with contextlib.suppress(RuntimeError):  # the event loop has ended, and so has the worker
                 self._loop.call_soon_threadsafe(self._notify_ready)
 
     def _notify_ready(self) -> None:

@@ -34,14 +34,14 @@ class LaunchOptions:
     """The worker's name."""
     timings: Timings
     database_url: str | None
-    """None uses the application's own."""
+    """The URL of the database; None uses the application's own."""
 
 
 class PoolProcesses:
     """Keeps the pool processes running.
 
     Args:
-        options: The options with which they are started.
+        options: The options with which the processes are started.
         store: Holds their worker rows.
         stopping: The worker's stop request.
         zombies: Paused while a process is started.
@@ -77,9 +77,9 @@ class PoolProcesses:
         self.on_bad_setup = on_bad_setup
         self.on_killed = on_killed
         self._runners: dict[tuple[str, int], ProcessRunner] = {}
-        """The runners by pool and number."""
+        """The process runners by pool and number."""
         self._runner_tasks: dict[asyncio.Task[None], ProcessRunner] = {}
-        """Those runners, and removed ones whose last process has not ended yet."""
+        """The current runners, and removed runners whose last process has not ended yet."""
         self._crash_loops: dict[str, CrashLoopDetector] = {}
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ class PoolProcesses:
         ]
 
     def resize(self, pools: Sequence[Pool], grace: float) -> list[ProcessRunner]:
-        """Run as many processes as these pools need; return the runners that existed before and remain.
+        """Run as many processes as these pools need; return the earlier runners that remain.
 
         Args:
             pools: The wanted pools.
@@ -124,16 +124,16 @@ class PoolProcesses:
         return kept
 
     async def replace(self, runner: ProcessRunner, grace: float, why: str) -> None:
-        """Replace the process of a runner by a new one, and wait until that is ready.
+        """Replace the process of a runner by a new one, and wait until the new one is ready.
 
-        The old one ends first, unless its pool has `overlap`: then it goes on until the new one is ready. If
-        the new one cannot start, this does not return.
+        The old process ends first, unless its pool has `overlap`: then it goes on until the new one is ready.
+        If the new process cannot start, this call does not return.
         """
         if not runner.pool.overlap:
             await runner.replace(grace, why)
             return
         key = next((key for key, each in self._runners.items() if each is runner), None)
-        if key is None:  # its pool was made smaller meanwhile
+        if key is None:  # the pool was made smaller meanwhile
             return
         self._runners[key] = following = self._start_runner(runner.pool)
         try:
@@ -149,11 +149,11 @@ class PoolProcesses:
         """Wait until every runner has ended.
 
         Args:
-            watched: Jobs that must run meanwhile.
+            watched: Jobs that must keep running meanwhile.
 
         Raises:
-            Exception: A job or a runner failed. The worker must not go on without it; it
-                should end and be restarted.
+            Exception: A job or a runner failed. The worker must not go on without it, but end and be
+                restarted.
         """
         while self._runner_tasks:
             ended, _ = await asyncio.wait(
@@ -164,7 +164,7 @@ class PoolProcesses:
                 self._runner_tasks.pop(job, None)
 
     def stop(self, grace: float) -> None:
-        """Let every process end within `grace` seconds, and start no more."""
+        """Let every process end within `grace` seconds, and start no new one."""
         for runner in self._runner_tasks.values():
             runner.stop(grace)
 
@@ -203,7 +203,8 @@ class PoolProcesses:
             await process.start()
             runner.attach(process)
         if (wanted := self._wanted(process)).rows:
-            process.set(wanted)  # before its lease begins, so a quiet process claims nothing at its start
+            # sent before the lease begins, so that a quiet process claims nothing at its start
+            process.set(wanted)
         row = NewWorker(
             id=process.worker_id,
             name=options.name,
@@ -224,7 +225,7 @@ class PoolProcesses:
         return process
 
     async def retire(self, process: PoolProcess, why: str) -> None:
-        """Retire the row of a dead process. Its process group was killed, so nothing of it still runs."""
+        """Retire the row of a dead process. Its process group was killed, so none of its code still runs."""
         await self._retry_until_stored(
             "retiring a process",
             lambda: self._store.retire_worker(

@@ -1,4 +1,4 @@
-"""Keeps one process of a pool running: starts it, waits for its end, starts the next."""
+"""Keeps one process of a pool running: starts it, waits for its end, starts the next one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ log = logging.getLogger("tidegate.supervisor")
 HEALTHY_SECONDS = 30.0
 """A process that ran longer than this is restarted at once when it ends."""
 QUICK_REPLACE_SECONDS = 3.0
-"""The same for a process that asks to be replaced. One that asks sooner may do so again and again."""
+"""A process that asks to be replaced is restarted at once if it ran longer than this. One that asks sooner
+may ask again and again."""
 
 
 class ProcessHost(Protocol):
@@ -51,7 +52,7 @@ class ProcessHost(Protocol):
 
 
 class ProcessRunner:
-    """Runs one pool process after the other: when one ends, it starts the next.
+    """Runs one pool process after another: when one ends, the next one is started.
 
     Args:
         pool: The pool that the next process serves; may be replaced at any time.
@@ -66,7 +67,7 @@ class ProcessRunner:
         self.pool = pool
         self.crash_loop = crash_loop
         self.process: PoolProcess | None = None
-        """The current process; None between two."""
+        """The current process; None while none runs."""
         self._host = host
         self._pause = BackoffDelay(rng, first=0.5, cap=30.0)
         self._stopping = False
@@ -77,7 +78,7 @@ class ProcessRunner:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its process has started and takes tasks."""
+        """Whether the current process has started and takes tasks."""
         return self.process is not None and self.process.is_ready and not self.process.drain_reason
 
     async def run(self) -> None:
@@ -96,7 +97,7 @@ class ProcessRunner:
                 continue
             if self._stopping:
                 process.release()
-            elif replacements != self._replacements:  # it may have imported the old code
+            elif replacements != self._replacements:  # the process may have imported the old code
                 process.drain(self._grace, "its code is already outdated")
             code = await process.wait_ended()
             self.process = None
@@ -114,7 +115,7 @@ class ProcessRunner:
             self._on_ready(process)
 
     def stop(self, grace: float, why: str = "the worker stops") -> None:
-        """Let its process end within `grace` seconds, and start no more."""
+        """Let the current process end within `grace` seconds, and start no new one."""
         self._stopping = True
         self._woken.set()
         self._replaced.set()
@@ -126,10 +127,10 @@ class ProcessRunner:
         await self._replaced.wait()
 
     async def replace(self, grace: float, why: str) -> None:
-        """Replace the current process by a new one, and wait until that is ready.
+        """Replace the current process by a new one, and wait until the new one is ready.
 
         The current process ends first, so there are never more processes than configured. If the new one
-        cannot start, this does not return, and the caller leaves the other processes as they are.
+        cannot start, this call does not return, so the caller leaves the other processes as they are.
 
         Args:
             grace: Seconds that running tasks may continue; then they are released.
@@ -149,7 +150,7 @@ class ProcessRunner:
             self._replaced.set()
 
     def _log_kill(self, process: PoolProcess, code: int) -> None:
-        """While the worker stops: log that a process did not end normally or had to kill child processes."""
+        """Log, while the worker stops, that a process did not end normally or had to kill child processes."""
         name, reason = self.pool.name, process.describe_end(code)
         if code != 0:
             log.error("pool %s: process %d ended (%s); its tasks are requeued", name, process.pid, reason)
@@ -186,7 +187,7 @@ class ProcessRunner:
         return wait
 
     async def _wait(self, seconds: float) -> None:
-        """Wait, but not longer than until `stop` or `replace` is called."""
+        """Wait this long, or until `stop` or `replace` is called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()

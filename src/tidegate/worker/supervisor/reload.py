@@ -1,4 +1,7 @@
-"""Restarts every process of a worker with the current code; detects changed source files, for development."""
+"""Restarts every process of a worker with the current code.
+
+For development, it detects changed source files.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ class CodeReload:
     """Restarts every process, one after the other, if the current code can be loaded.
 
     Args:
-        load: Loads the current code, with the grace time of processes that are not needed any more. Returns
+        load: Loads the current code. Takes the grace time of processes that are not needed any more. Returns
             the runners to restart. Raises `ConfigError` or `OSError` if the old code must keep running.
-        restart: Restarts the process of one runner, with the grace time and why.
+        restart: Restarts the process of one runner. Takes the grace time and the reason.
         on_begin: Called when a restart begins.
     """
 
@@ -47,7 +50,7 @@ class CodeReload:
         return self.job is not None and not self.job.done()
 
     def start(self, why: str, grace: float, on_end: Callable[[str], None] = lambda outcome: None) -> None:
-        """Begin to restart. A restart that is under way is given up; its processes are restarted again.
+        """Begin to restart. A restart that is under way is given up, and all processes are restarted again.
 
         Args:
             why: For logs.

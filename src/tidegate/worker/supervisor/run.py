@@ -28,10 +28,10 @@ def run_worker(
 
     Args:
         application: `module:attribute`.
-        pools: None: the application's own.
-        timings: None: the application's own.
-        database_url: None: the application's own.
-        name: Shown to people; the host's name unless given. Not an identity.
+        pools: The pools to serve; None: the application's own.
+        timings: The worker's timings; None: the application's own.
+        database_url: The database; None: the application's own.
+        name: A name for people, not an identity; the host's name by default.
         reload: Restart the pool processes when a source file under the current directory changes.
         maintenance: False leaves maintenance, and alerts, to other processes.
         alerts: The settings of alerts; None to evaluate none.

@@ -45,7 +45,7 @@ def run_scheduler(
         database_url: The database.
         timings: Intervals.
         retention: How long final tasks are kept.
-        name: Shown to people; the host's name unless given.
+        name: A name for people; the host's name by default.
         alerts: The settings of alerts; None to evaluate none.
 
     Raises:
@@ -76,7 +76,7 @@ class Scheduler:
         store: The store of that database; `run` opens it.
         timings: Intervals.
         retention: How long final tasks are kept.
-        name: Shown to people.
+        name: A name for people.
         alerts: The settings of alerts; None to evaluate none.
     """
 

@@ -1,4 +1,4 @@
-"""Kills pool processes that do not answer: their event loop is blocked, or they were stopped by a signal."""
+"""Kills pool processes that do not answer: their event loop is blocked, or a signal stopped them."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ PING_SECONDS = 1.0
 
 
 class Pingable(Protocol):
-    """A pool process: the parts that this module uses."""
+    """The parts of a pool process that this module uses."""
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         ...
 
     def ping(self) -> None:
         """Send a ping, which it must answer."""
 
     def stalled_seconds(self) -> float:
-        """Return for how long it has not answered."""
+        """Return for how many seconds the process has not answered."""
         ...
 
     def discount(self, seconds: float) -> None:
-        """Subtract this many seconds from the time that it has not answered."""
+        """Subtract these seconds from the time for which the process has not answered."""
 
     def kill(self, why: str) -> None:
-        """Kill it."""
+        """Kill the process."""
 
 
 class StallWatch:
     """Pings every process again and again, and kills those that have not answered for too long.
 
-    Time in which the supervisor itself did not run is not counted. After the machine slept, or all processes
-    were stopped, an answer may still be unread, or the ping may have been sent just before.
+    Time in which the supervisor itself did not run is not counted. After the machine slept or all processes
+    were stopped, an answer may still be unread, or the ping may have been sent just before that.
 
     Args:
         processes: Returns the living processes.

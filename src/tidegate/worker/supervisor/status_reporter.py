@@ -20,8 +20,8 @@ class StatusReporter:
         kind: `worker` or `scheduler`.
         name: The service's name.
         get_health: Returns the current health.
-        is_progressing: Returns whether its work goes on. If not, systemd's watchdog is not notified, and
-            restarts the service.
+        is_progressing: Returns whether the service's work goes on. If not, the watchdog of systemd gets no
+            message and restarts the service.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class StatusReporter:
         self._job: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start to answer health checks and to notify systemd."""
+        """Start to answer health checks and to send messages to systemd."""
         await self._socket.open()
         self._job = asyncio.create_task(self._run(), name="tidegate status")
 

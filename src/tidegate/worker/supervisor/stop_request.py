@@ -1,4 +1,4 @@
-"""The request that a service stops, work that depends on it, and the end of the service."""
+"""The request that a service stops, the work that ends with it, and the end of the service."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class StopRequest:
 
         Args:
             what: For logs.
-            act: Does the write; safe to repeat, also when its answer was lost.
-            last_seconds: How long the single try after a stop request may take.
+            act: Does the write; safe to repeat, also if its reply was lost.
+            last_seconds: Seconds that the single try after a stop request may take.
         """
         pause = BackoffDelay(self._rng)
         while True:
@@ -86,7 +86,7 @@ async def close_or_exit(store: Store, *, within: float, code: int) -> None:
     """Close a store. If it hangs, end this process, which the store's threads would keep alive.
 
     Args:
-        store: The store. Its last writes are done or given up.
+        store: The store. The store's last writes are done or given up.
         within: Seconds to wait.
         code: The exit code if the process ends here.
     """

@@ -53,8 +53,8 @@ from tidegate.worker.supervisor.zombie_reaper import ZombieReaper
 log = logging.getLogger("tidegate.supervisor")
 
 _RELEASE_GRACE_FACTOR = 4
-"""How many times the stop grace a process may need after the grace time: once each to find unanswered claims,
-to stop its functions, to write their outcomes, and to close a store that does not answer."""
+"""How many stop graces a process may need after the grace time: one to find unanswered claims, one to stop
+its functions, one to write their outcomes, and one to close a store that does not answer."""
 EXIT_KILLED = 1
 """Exit code if a process had to be killed because it did not end in time."""
 
@@ -177,7 +177,10 @@ class Supervisor:
             await self._maintenance.requeue_last_orphans(self._timings.stop_grace)
 
     async def _warn_of_unserved(self, wanted: tuple[Pool, ...]) -> None:
-        """Log problems that affect this worker. Runs in its own task because it counts all ready tasks."""
+        """Log problems that affect this worker.
+
+        It runs in its own asyncio task because it counts all ready tasks.
+        """
         await log_connections(self._store, self._name, sum(pool.processes for pool in wanted))
         configured = (*wanted, *self._manifest.pools)
         await warn_of_unserved(self._store, configured, self._manifest.functions)
@@ -212,7 +215,7 @@ class Supervisor:
         """Read the manifest of the current code and adjust the pools; return the runners to restart.
 
         Raises:
-            ConfigError: It cannot be loaded, or uses another database.
+            ConfigError: The code cannot be loaded, or uses another database.
         """
         manifest = await self._read_manifest()
         if manifest.database_url != self._manifest.database_url:
@@ -299,7 +302,7 @@ class Supervisor:
         )
 
     def _is_progressing(self) -> bool:
-        """Return whether heartbeats go on, successful or not, and none of them hangs."""
+        """Return whether heartbeats go on, successful or not, and no heartbeat hangs."""
         return self._heartbeat.silent_seconds() < max(60.0, 2 * self._timings.lease)
 
     # --- signals and stopping ----------------------------------------------------------------------------
@@ -336,7 +339,7 @@ class Supervisor:
             self._code_reload.start(why, grace)
 
     def _on_bad_setup(self, pool: Pool) -> bool:
-        """Stop the worker, unless a process was ready before: then only this process is retried."""
+        """Stop the worker. If a process was ready before, retry only this process instead."""
         if self._reload or self._was_ready:
             return False
         log.error("pool %s cannot run: its process reports a wrong configuration", pool.name)

@@ -1,4 +1,4 @@
-"""Notifies systemd of a service's state, if systemd started it with `Type=notify` (or `notify-reload`).
+"""Notifies systemd of the state of a service that it started with `Type=notify` (or `notify-reload`).
 
 The protocol: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
 """
@@ -18,7 +18,7 @@ class SystemdNotifier:
     """Sends messages to systemd's notify socket. Without a socket, every method does nothing.
 
     Args:
-        environment: Its variables name the socket and the watchdog. They are removed from it, so that
+        environment: Its variables name the socket and the watchdog. These variables are removed, so that
             processes started from here cannot notify systemd in our name.
     """
 
@@ -27,7 +27,7 @@ class SystemdNotifier:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         watched = span.isdecimal() and int(span) > 0 and pid in ("", str(os.getpid()))
         self.watchdog_seconds = int(span) / 1e6 if watched else None
-        """systemd restarts us after this long without a message; None if no watchdog is set."""
+        """systemd restarts this process after these seconds without a message; None if no watchdog is set."""
 
     def ready(self) -> None:
         """Report that everything has started or restarted."""

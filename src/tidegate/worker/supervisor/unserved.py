@@ -20,7 +20,7 @@ _MAX_SECONDS = 5.0
 async def unserved_reasons(
     store: Store, pools: Sequence[Pool], functions: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Return sentences on which tasks would wait for ever, why, and what to do; usually there are none.
+    """Return a sentence for each kind of task that would wait for ever: why, and what to do. Usually none.
 
     Args:
         store: Holds the tasks and the live workers.

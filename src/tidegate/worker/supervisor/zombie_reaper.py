@@ -1,6 +1,6 @@
 """Reaps child processes that this process did not start: they became ours when their parents died.
 
-That happens to process 1 of a container and to a child subreaper. Children that asyncio waits for are left to
+Process 1 of a container and a child subreaper get such children. Children that asyncio waits for are left to
 asyncio: they are only inspected, not reaped (`WNOWAIT`).
 """
 
@@ -58,7 +58,8 @@ class ZombieReaper:
                 if found is None:
                     return
                 if found.si_pid in self._own_pids():
-                    self._schedule_recheck()  # it hides other dead children until its waiter has reaped it
+                    # this child hides other dead children until its waiter has reaped it
+                    self._schedule_recheck()
                     return
                 os.waitpid(found.si_pid, os.WNOHANG)
                 log.debug("reaped orphan process %d", found.si_pid)
