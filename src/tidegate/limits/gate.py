@@ -69,7 +69,7 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
         return gate
     gate = _with_failed_task(gate, failure, now)
     if failure.reason in FAULT_REASONS and gate.state is GateState.FLOWING and len(gate.failed_task_ids) < 2:
-        return replace(gate, failures=gate.failures + 1, reason=str(failure.reason), message=failure.message)
+        return _with_cause(replace(gate, failures=gate.failures + 1), failure)
     is_failure = failure.reason is not Reason.RATE_LIMIT
     if not is_failure:
         gate = rate_learning.slow_down(gate, now)
@@ -96,7 +96,14 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
         or gate.failures >= limits.failures_to_park
     ):
         return _parked(gate, ParkedBy.FAILURES, failure, now, probe_at=probe_at)
-    return replace(gate, reason=str(failure.reason), message=failure.message, probe_at=probe_at)
+    return _with_cause(replace(gate, probe_at=probe_at), failure)
+
+
+def _with_cause(gate: Gate, failure: CallFailure) -> Gate:
+    """Return the gate with this failure as the one that it shows."""
+    return replace(
+        gate, reason=str(failure.reason), message=failure.message, message_task_id=failure.task_id
+    )
 
 
 def _is_fault_of_task(gate: Gate, failure: CallFailure) -> bool:
@@ -196,6 +203,7 @@ def open_gate(gate: Gate, limits: Limits, now: float) -> Gate:
         typical_seconds=gate.typical_seconds,
         reason=gate.reason,
         message=gate.message,
+        message_task_id=gate.message_task_id,
         learned_limits=gate.learned_limits,
         learned_rate=gate.learned_rate,
     )
@@ -392,11 +400,9 @@ def _parked(
 ) -> Gate:
     is_new = gate.state is GateState.FLOWING or gate.parked_by is not by
     return replace(
-        gate,
+        _with_cause(gate, failure),
         state=GateState.PARKED,
         parked_by=by,
-        reason=str(failure.reason),
-        message=failure.message,
         since_at=now if is_new else gate.since_at,
         until_at=until_at,
         probe_at=probe_at,

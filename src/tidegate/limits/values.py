@@ -67,6 +67,8 @@ class Gate:
     """The reason of the failure that parked the gate, or of the latest failure."""
     message: str = ""
     """The message of the failure in `reason`, or why a person parked the gate."""
+    message_task_id: str = ""
+    """The task that met the failure in `message`; empty for a call outside tasks, and for a person."""
     since_at: float = 0.0
     """When the gate entered this state."""
     until_at: float | None = None

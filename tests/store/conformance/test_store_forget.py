@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from store_build import Build, SettableClock, dead, retrying, succeeded
 
-from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.failure import CallFailure, Failure, Reason, Verdict
 from tidegate.domain.retention import QueueRetention, Retention
 from tidegate.domain.states import State
 from tidegate.errors import NotAcceptedError, TaskNotFoundError, UsageError
+from tidegate.limits.settings import GateKind, LimitDeclaration
 from tidegate.operations.forget import forget
 from tidegate.store.access import NewAuditEntry
 from tidegate.store.archive import archive_of
+from tidegate.store.failure_rows import MarkKind
+from tidegate.store.history_rows import HistoryRange
 from tidegate.store.rows import ProgressUpdate
 from tidegate.store.streams import NewChunk
 from tidegate.worker.maintenance.retention import RetentionSweep
@@ -62,7 +65,15 @@ async def canary_tasks(build: Build, tenant: str = "") -> list[str]:
             build.id(), "ada", "admin", tenant or None, "retry", ids[-1], "done", f"for {CANARY}"
         )
         await build.store.add_audit_entries([entry])
+        await build.store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, f"up-{end}")])
+        shown = CallFailure(Reason.NETWORK, message=f"reset by {CANARY}", task_id=ids[-1])
+        await build.store.report_failure(f"up-{end}", shown)
+    await build.store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "older")])
+    await build.store.report_failure("older", CallFailure(Reason.NETWORK, message=FAILED.message))
     await build.store.compact_history()
+    now = await build.store.now()
+    for group in await build.store.list_failure_groups(HistoryRange(now - 3_600.0, now + 60.0)):
+        await build.store.mark_failure(group.fingerprint, MarkKind.MUTED, by="ada", note=f"{CANARY} again")
     return ids
 
 
@@ -119,6 +130,8 @@ async def test_the_bytes_of_a_forgotten_task_are_in_no_table(build: Build) -> No
         "key",
         "audit",
         "failure_group",
+        "failure_mark",
+        "gate",
         "dead",
     } <= {*await places_of(build, CANARY)}
 

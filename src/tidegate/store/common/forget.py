@@ -10,13 +10,13 @@ import msgspec
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
 
-TRACES = ("groups", "keys", "ticks", "permits", "batches", "letters")
-"""Statements that take stored ids. `groups` is the first: it reads rows of the tasks."""
+TRACES = ("groups", "marks", "gates", "keys", "ticks", "permits", "batches", "letters")
+"""Statements that take stored ids. The first three read rows of the tasks."""
 _TEXT_TRACES = ("reasons", "notices")
 """Statements that take ids as texts."""
 _TENANT_TRACES = (
     "tenant_keys", "tenant_counters", "tenant_tally", "tenant_tokens", "tenant_letters", "tenant_audit",
-    "tenant_alerts",
+    "tenant_alerts", "tenant_marks",
 )  # fmt: skip
 
 

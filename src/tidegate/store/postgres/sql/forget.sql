@@ -18,6 +18,30 @@ SET shape = '(forgotten)'
 WHERE shape <> '(forgotten)'
     AND fingerprint IN (SELECT fingerprint FROM /*schema*/attempt WHERE task_id = ANY ($1::uuid[]))
 
+-- name: marks
+-- What people wrote about a group of failures may quote its messages too.
+-- 1 ids
+UPDATE /*schema*/failure_mark
+SET note = '(forgotten)'
+WHERE note NOT IN ('', '(forgotten)')
+    AND fingerprint IN (SELECT fingerprint FROM /*schema*/attempt WHERE task_id = ANY ($1::uuid[]))
+
+-- name: gates
+-- A gate shows the message of its latest failure. One that an older version stored is found by its start.
+-- 1 ids
+UPDATE /*schema*/gate
+SET state = jsonb_set(state::jsonb, '{message}', '"(forgotten)"')::text
+WHERE state::json ->> 'message_task_id' = ANY ($1::uuid[]::text[])
+    OR (
+        state::json ->> 'message' NOT IN ('', '(forgotten)')
+        AND EXISTS (
+            SELECT 1
+            FROM /*schema*/attempt AS a
+            WHERE a.task_id = ANY ($1::uuid[])
+                AND starts_with(a.message, state::json ->> 'message')
+        )
+    )
+
 -- name: keys
 -- 1 ids
 DELETE FROM /*schema*/key
@@ -115,3 +139,9 @@ WHERE strpos(body, $1) > 0
 DELETE FROM /*schema*/alert_episode
 WHERE subject = $1
     OR strpos(detail, $1) > 0
+
+-- name: tenant_marks
+-- 1 tenant
+UPDATE /*schema*/failure_mark
+SET note = '(forgotten)'
+WHERE strpos(note, $1) > 0

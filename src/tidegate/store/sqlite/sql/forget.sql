@@ -18,6 +18,30 @@ SET shape = '(forgotten)'
 WHERE shape <> '(forgotten)'
     AND fingerprint IN (SELECT fingerprint FROM attempt WHERE task_id IN (SELECT value FROM carray(?1)))
 
+-- name: marks
+-- What people wrote about a group of failures may quote its messages too.
+-- 1 ids: carray of 16-byte ids
+UPDATE failure_mark
+SET note = '(forgotten)'
+WHERE note NOT IN ('', '(forgotten)')
+    AND fingerprint IN (SELECT fingerprint FROM attempt WHERE task_id IN (SELECT value FROM carray(?1)))
+
+-- name: gates
+-- A gate shows the message of its latest failure. One that an older version stored is found by its start.
+-- 1 ids: carray of 16-byte ids
+UPDATE gate
+SET state = json_set(state, '$.message', '(forgotten)')
+WHERE unhex(json_extract(state, '$.message_task_id'), '-') IN (SELECT value FROM carray(?1))
+    OR (
+        json_extract(state, '$.message') NOT IN ('', '(forgotten)')
+        AND EXISTS (
+            SELECT 1
+            FROM attempt AS a
+            WHERE a.task_id IN (SELECT value FROM carray(?1))
+                AND instr(a.message, json_extract(state, '$.message')) = 1
+        )
+    )
+
 -- name: keys
 -- 1 ids: carray of 16-byte ids
 DELETE FROM key
@@ -115,3 +139,9 @@ WHERE instr(body, ?1) > 0
 DELETE FROM alert_episode
 WHERE subject = ?1
     OR instr(detail, ?1) > 0
+
+-- name: tenant_marks
+-- 1 tenant
+UPDATE failure_mark
+SET note = '(forgotten)'
+WHERE instr(note, ?1) > 0
