@@ -207,7 +207,7 @@ async def evaluate_alerts(store: Store) -> None:
 
 async def compute_usual(store: Store) -> None:
     """Compute what is usual for the alerts, as a pass does once an hour."""
-    await read_usual(store, await store.now())
+    await read_usual(store, await store.now(), ())
 
 
 def history_of(since: str, step: str) -> Callable[[Store], Awaitable[None]]:

@@ -205,9 +205,9 @@ class DeadLetterAdmin:
     async def mute(
         self, fingerprint: str, *, duration: Seconds | None = None, note: str = "", by: str = ""
     ) -> None:
-        """Mute a group of failures: the daily summary does not list it as unresolved.
+        """Mute a group of failures: the alert about a surge of deaths leaves it out.
 
-        Its deaths are counted, also by the alerts of its queue.
+        Its deaths are counted, but the daily summary does not list it as unresolved.
 
         Args:
             fingerprint: Of the group, or its first digits.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tidegate.alerts.episodes import Changes, apply_pass
 from tidegate.alerts.messages import notices_of
+from tidegate.alerts.muted_groups import read_muted_groups
 from tidegate.alerts.reading import read_observation
 from tidegate.alerts.rules import measure
 from tidegate.alerts.settings import AlertSettings
@@ -49,9 +50,10 @@ async def evaluate_if_due(
     if begun is None:
         return None
     last = await store.get_last_alert_pass()
-    usual, stored = await _usual(store, begun)
+    muted = await read_muted_groups(store, begun.at)
+    usual, stored = await _usual(store, begun, muted)
     runs, calls = (int(settings.rules[name].limit) for name in ("task_runs", "task_calls"))
-    seen = await read_observation(store, begun.at, usual, runs=runs, calls=calls)
+    seen = await read_observation(store, begun.at, usual, muted=muted, runs=runs, calls=calls)
     changes = apply_pass(
         await store.list_current_episodes(),
         measure(seen),
@@ -76,10 +78,10 @@ async def evaluate_if_due(
     return EvaluatedPass(begun.number, changes)
 
 
-async def _usual(store: Store, begun: AlertPass) -> tuple[Usual, str | None]:
+async def _usual(store: Store, begun: AlertPass, muted: Collection[str]) -> tuple[Usual, str | None]:
     """Return what is usual, and its JSON if it was computed now."""
     usual = usual_from_json(begun.usual_json)
     if usual is not None and is_current(begun.usual_at, begun.at):
         return usual, None
-    usual = await read_usual(store, begun.at)
+    usual = await read_usual(store, begun.at, muted)
     return usual, usual.to_json()

@@ -41,7 +41,7 @@ class ObservedQueue:
     """Runs that succeeded or failed in the last ten minutes."""
     failed_runs: int = 0
     deaths: int = 0
-    """In the last ten minutes."""
+    """In the last ten minutes, without those of muted groups of failures."""
     surge_limit: float = 0.0
     """Up to how many deaths they do not surge, by what is usual; 0 if that is unknown."""
     surge_why: str = ""

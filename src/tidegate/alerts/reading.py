@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from tidegate.alerts.muted_groups import count_muted_deaths
 from tidegate.alerts.observation import (
     WINDOW_SECONDS,
     Observation,
@@ -27,7 +28,7 @@ from tidegate.alerts.usual import (
     times_by_upstream,
 )
 from tidegate.domain.schedule import TickOutcome, TickReason
-from tidegate.domain.text import format_duration
+from tidegate.domain.text import counted, format_duration
 from tidegate.limits.values import GateState, ParkedBy, is_key_gate
 from tidegate.policy.backlog import WORKERS
 from tidegate.policy.drain import Drain, DrainKind
@@ -49,23 +50,27 @@ SYSTEM = "system"
 """The name of the retry budget of the whole system."""
 
 
-async def read_observation(store: Store, now: float, usual: Usual, *, runs: int, calls: int) -> Observation:
+async def read_observation(
+    store: Store, now: float, usual: Usual, *, muted: Collection[str], runs: int, calls: int
+) -> Observation:
     """Read everything that one pass looks at.
 
     Args:
         store: The store.
         now: The present moment, by its clock.
         usual: What is usual.
+        muted: The fingerprints of muted groups of failures.
         runs: Tasks that ran more often than this are read.
         calls: Tasks that made more calls than this are read.
     """
     counts = await read_counts(store, now - WINDOW_SECONDS, now + 60.0)
+    muted_deaths = await count_muted_deaths(store, muted, now - WINDOW_SECONDS, now + 60.0)
     live = await load_live_workers(store, now)
     unserved = _UnservedTasks(live)
     queues = await store.get_queue_stats(unserved.find_reason)
     return Observation(
         at=now,
-        queues=_queues(queues, counts, now, usual),
+        queues=_queues(queues, counts, muted_deaths, now, usual),
         unserved=unserved.found(queues),
         functions=_functions(times_by_function(counts), usual),
         upstreams=_upstreams(await store.list_upstreams(), times_by_upstream(counts), usual),
@@ -107,7 +112,11 @@ class _UnservedTasks:
 
 
 def _queues(
-    queues: Sequence[QueueStats], counts: Iterable[StatisticsRow], now: float, usual: Usual
+    queues: Sequence[QueueStats],
+    counts: Iterable[StatisticsRow],
+    muted_deaths: Mapping[str, int],
+    now: float,
+    usual: Usual,
 ) -> list[ObservedQueue]:
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for row in counts:
@@ -116,6 +125,8 @@ def _queues(
         mine["failed"] += row.counts.dead + row.counts.retried
         mine["dead"] += row.counts.dead
         mine["ended"] += row.counts.succeeded + row.counts.dead
+    for name, deaths in muted_deaths.items():
+        sums[name]["muted"] = min(deaths, sums[name]["dead"])
     found = {stats.queue: stats for stats in queues}
     return [
         _queue(found.get(name, QueueStats(name)), sums[name], now, usual) for name in sorted({*found, *sums})
@@ -125,9 +136,11 @@ def _queues(
 def _queue(stats: QueueStats, sums: Counter[str], now: float, usual: Usual) -> ObservedQueue:
     oldest = stats.oldest_ready_at
     minutes = (now - (now - WINDOW_SECONDS) // 60.0 * 60.0) / 60.0  # counted from the start of a minute
+    deaths = sums["dead"] - sums["muted"]
     surge_limit, surge_why = surge_of(
-        usual, stats.queue, minutes=minutes, deaths=sums["dead"], ended=sums["ended"]
+        usual, stats.queue, minutes=minutes, deaths=deaths, ended=sums["ended"] - sums["muted"]
     )
+    left_out = f"{counted(sums['muted'], 'death')} of muted groups left out" if sums["muted"] else ""
     return ObservedQueue(
         stats.queue,
         runnable=stats.ready + stats.paced,
@@ -136,9 +149,9 @@ def _queue(stats: QueueStats, sums: Counter[str], now: float, usual: Usual) -> O
         drain_why=stats.drain.text,
         runs=sums["runs"],
         failed_runs=sums["failed"],
-        deaths=sums["dead"],
+        deaths=deaths,
         surge_limit=surge_limit,
-        surge_why=surge_why,
+        surge_why="; ".join(filter(None, (surge_why, left_out))),
     )
 
 

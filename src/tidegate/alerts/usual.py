@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -52,8 +52,11 @@ def usual_from_json(text: str) -> Usual | None:
         return None
 
 
-async def read_usual(store: Store, now: float) -> Usual:
-    """Return the run times of the week that ended an hour ago, and the deaths of earlier periods."""
+async def read_usual(store: Store, now: float, muted: Collection[str]) -> Usual:
+    """Return the run times of the week that ended an hour ago, and the deaths of earlier periods.
+
+    Deaths with a fingerprint in `muted` are left out, as they are from those that are compared with them.
+    """
     rows = await read_counts(store, now - HOUR_SECONDS - _WEEK_SECONDS, now - HOUR_SECONDS)
     minute = int(now // 60)
     baseline = baseline_windows(minute, _PERIOD_MINUTES, await store.counted_since())
@@ -62,7 +65,7 @@ async def read_usual(store: Store, now: float) -> Usual:
         times_by_upstream(rows),
         [window.end - window.first for window in baseline.windows],
         baseline.name,
-        await _read_deaths(store, baseline.windows) if baseline.windows else {},
+        await _read_deaths(store, baseline.windows, muted) if baseline.windows else {},
     )
 
 
@@ -71,16 +74,21 @@ def is_current(computed_at: float | None, now: float) -> bool:
     return computed_at is not None and computed_at // HOUR_SECONDS == now // HOUR_SECONDS
 
 
-async def _read_deaths(store: Store, windows: Sequence[Window]) -> dict[str, list[tuple[int, int]]]:
+async def _read_deaths(
+    store: Store, windows: Sequence[Window], muted: Collection[str]
+) -> dict[str, list[tuple[int, int]]]:
     counts = await store.count_windows(windows)
     died: dict[str, Counter[int]] = defaultdict(Counter)
     ended: dict[str, Counter[int]] = defaultdict(Counter)
-    for each in counts.deaths:
-        died[each.queue][each.window] += each.deaths
     for row in counts.ended:
         ended[row.queue][row.window] += row.ended
+    for each in counts.deaths:
+        if each.fingerprint in muted:
+            ended[each.queue][each.window] -= each.deaths
+        else:
+            died[each.queue][each.window] += each.deaths
     return {
-        queue: [(died[queue][number], ended[queue][number]) for number in range(len(windows))]
+        queue: [(died[queue][number], max(0, ended[queue][number])) for number in range(len(windows))]
         for queue in sorted({*died, *ended})
     }
 

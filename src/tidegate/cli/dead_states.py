@@ -46,8 +46,8 @@ def mute_command(
 ) -> None:
     """Mute groups of failures, for good or for a time.
 
-    Their deaths are counted, but the daily summary does not list the groups as unresolved. To mute the alert
-    of their queue: `tidegate alerts mute dead_surge QUEUE`.
+    Their deaths are counted, but the alert about a surge of deaths leaves them out, and the daily summary
+    does not list the groups as unresolved.
     """
 
     async def mute() -> None:

@@ -101,9 +101,7 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
 
 def _with_cause(gate: Gate, failure: CallFailure) -> Gate:
     """Return the gate with this failure as the one that it shows."""
-    return replace(
-        gate, reason=str(failure.reason), message=failure.message, message_task_id=failure.task_id
-    )
+    return replace(gate, reason=str(failure.reason), message=failure.message, message_task_id=failure.task_id)
 
 
 def _is_fault_of_task(gate: Gate, failure: CallFailure) -> bool:

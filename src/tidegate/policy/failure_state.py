@@ -18,7 +18,7 @@ class FailureState(StrEnum):
     RESOLVED = "resolved"
     """A person has marked the group as resolved, and no task has died of it since."""
     MUTED = "muted"
-    """Its deaths are counted, and nobody is alerted."""
+    """Its deaths are counted, but no alert about a surge of deaths counts them."""
 
 
 def resolved_state(marked_at: float, last_death_at: float | None) -> FailureState:

@@ -15,12 +15,15 @@ from tidegate.alerts import task_messages
 from tidegate.alerts.evaluation import evaluate_if_due
 from tidegate.alerts.settings import AlertSettings, default_rules
 from tidegate.alerts.sink_settings import LogSink, TaskMessages
+from tidegate.alerts.usual import read_usual
 from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import CallFailure, Failure, Reason, Verdict
 from tidegate.domain.schedule import ScheduledTask, ScheduleRule
 from tidegate.domain.states import State
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.store.alert_rows import ANY, ClaimedNotice, PassResult
+from tidegate.store.failure_rows import MarkKind
+from tidegate.store.history_rows import HistoryRange
 from tidegate.store.protocol import Store
 from tidegate.store.schedule_rows import NewSchedule
 
@@ -93,6 +96,45 @@ async def test_a_provider_break_is_one_alert_and_one_end(
     await passes.step(60)
     assert [each["kind"] for each in passes.sent("dead_surge")] == ["alert.opened", "alert.ended"]
     assert len({each.id for each in passes.messages}) == len(passes.messages)
+
+
+async def test_the_deaths_of_a_muted_group_of_failures_are_no_surge_and_those_of_others_are(
+    passes: Evaluator, store: Store, build: Build
+) -> None:
+    worker = await build.worker(lease=1e6)
+    await fill_dead_letters(build, worker, 40)
+    now = await store.now()
+    (group,) = await store.list_failure_groups(HistoryRange(now - 60.0, now + 60.0))
+    await store.mark_failure(group.fingerprint, MarkKind.MUTED, by="ada", seconds=60.0)
+    await passes.step(2)
+    assert passes.sent("dead_surge") == []
+
+    other = Failure(Verdict.PERMANENT, Reason.AUTH, message="no key", error_class="app.F")
+    tasks = await build.running(12, worker=worker, queue="main")
+    await build.done(*(dead(task.fence, failure=other) for task in tasks))
+    await passes.step()
+    (surge,) = passes.sent("dead_surge")
+    assert surge["value"] == 12.0
+    assert "40 deaths of muted groups left out" in surge["text"]
+
+    await passes.step(2)
+    (episode,) = [each for each in await store.list_current_episodes() if each.rule == "dead_surge"]
+    assert episode.value == 52.0, "the mute has ended"
+
+
+async def test_the_earlier_deaths_of_a_muted_group_do_not_raise_what_is_usual(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    worker = await build.worker(lease=1e6)
+    for _ in range(3):
+        await fill_dead_letters(build, worker, 30)
+        clock.advance(3_600.0)
+    now = await store.now()
+    (group,) = await store.list_failure_groups(HistoryRange(now - 86_400.0, now + 60.0))
+    loud = await read_usual(store, now, ())
+    quiet = await read_usual(store, now, {group.fingerprint})
+    assert sum(deaths for deaths, _ in loud.deaths["main"]) >= 60
+    assert {(deaths, ended) for deaths, ended in quiet.deaths["main"]} == {(0, 0)}
 
 
 async def test_a_message_names_number_limit_and_command_and_no_argument_or_secret(

@@ -111,7 +111,7 @@ def _add_mark_routes(api: ProtectedRouter, context: ApiContext) -> None:
         responses=_MARKED,
     )
     async def mute_group(request: Request, fingerprint: Digits) -> Response:
-        """Mute a group: its deaths are counted, but the daily summary does not list it as unresolved."""
+        """Mute a group: its deaths are counted, but the alert about a surge of deaths leaves them out."""
         asked = await context.read_body(request, MuteFailureRequest)
         found = await failure_groups.mute(
             await context.store(),
