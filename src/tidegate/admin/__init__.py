@@ -1,4 +1,4 @@
-"""`app.admin`: what operators do with a queue. The same code serves the command line and HTTP."""
+"""`app.admin`: the operations of operators. The same code serves the command line and the HTTP API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidegate.threads.bridge import run_sync
 
 
 class Admin:
-    """Operators' methods. Each method has a twin for sync code, named `…_sync`.
+    """The methods for operators. Each method has a variant for sync code, named `…_sync`.
 
     Example:
         >>> [queue.queue for queue in await app.admin.queues.list() if queue.blocked]  # doctest: +SKIP
@@ -33,15 +33,16 @@ class Admin:
 
     def __init__(self, source: AdminSource) -> None:
         self.tasks = TaskAdmin(source)
-        """Find, cancel, run and re-rank tasks, and explain what one waits for."""
+        """Find, cancel, run and re-rank tasks, and explain what a task waits for."""
         self.queues = QueueAdmin(source)
-        """Counts by queue, with the time until each is empty; pause, resume and drain one."""
+        """Counts of tasks by queue, with the time until each queue is empty; pause, resume and drain a
+        queue."""
         self.functions = FunctionAdmin(source)
         """Pause and resume task functions, and set their rate limits."""
         self.dead_letters = DeadLetterAdmin(source)
         """List, count, redrive and purge dead tasks."""
         self.failures = FailureAdmin(source)
-        """See failures that have no rule, and mark them as reviewed."""
+        """List failures that no rule classifies, and mark them as reviewed."""
         self.operations = OperationAdmin(source)
         """Follow, abort and undo redrives and purges of many dead letters."""
         self.upstreams = UpstreamAdmin(source)
@@ -57,14 +58,14 @@ class Admin:
     async def statistics(
         self, *, step: Step = "hour", **filters: Unpack[StatisticsFilters]
     ) -> list[PeriodStatistics]:
-        """Return what happened to tasks by period, queue, function and upstream, oldest first.
+        """Return counters of tasks by period, queue, function and upstream, oldest first.
 
-        Things count when they happen: a redrive, a purge or retention changes nothing here.
+        Events are counted when they happen: a redrive, a purge or retention does not change the counters.
 
         Args:
-            step: Length of a period: `"minute"`, `"hour"` or `"day"`, in UTC. Counters are kept by the minute
-                for two days, by the hour for 35 days, and by the day for 400.
-            filters: Filters of `StatisticsFilters`. Default: all of the last 24 hours.
+            step: The length of a period: `"minute"`, `"hour"` or `"day"`, in UTC. Counters are kept by the
+                minute for two days, by the hour for 35 days, and by the day for 400.
+            filters: Filters of `StatisticsFilters`. Default: the last 24 hours.
 
         Raises:
             OptionError: A value is invalid, or there would be more than 3,000 periods.
@@ -89,12 +90,12 @@ class Admin:
     ) -> ForgetReport:
         """Remove a task, or a tenant with all its tasks, from the store, the archive and their files.
 
-        It cannot be undone. Backups, server logs and archives on other machines are not touched.
+        This cannot be undone. Backups, server logs and archives on other machines are not touched.
 
         Args:
-            task_id: The task; of a task that is deleted already, the full id.
+            task_id: The task; for a task that is already deleted, its full id.
             tenant: The tenant.
-            by: Who does it, for the audit log.
+            by: Who does this, for the audit log.
             cancel: Whether to cancel tasks that are not final, and wait until they have ended.
             dry_run: Only count.
 
@@ -128,9 +129,9 @@ class Admin:
         return run_sync(self.forget(task_id=task_id, tenant=tenant, by=by, cancel=cancel, dry_run=dry_run))
 
     async def sizes(self) -> StoreSize:
-        """Return the size of the store and of each table, at once even if they are large.
+        """Return the size of the store and of each table, quickly even if they are large.
 
-        Numbers of rows may be estimates; `TableSize.is_estimate` shows which.
+        Numbers of rows may be estimates; `TableSize.is_estimate` shows which numbers are.
         """
         return await (await self._source.opened_store()).get_sizes()
 

@@ -20,7 +20,7 @@ _THROUGH = "app.admin"
 
 @dataclass(frozen=True, slots=True)
 class AlertStatus:
-    """One time that a rule's condition held for one subject."""
+    """One period in which a rule's condition held for one subject."""
 
     id: str
     rule: str
@@ -31,17 +31,17 @@ class AlertStatus:
     severity: str
     """`warning` or `critical`."""
     since: datetime
-    """Since when the condition has held."""
+    """When the condition began to hold."""
     opened_at: datetime | None
     ended_at: datetime | None
     value: float
-    """The latest value; infinity is possible. Durations are in seconds, shares from 0 to 1."""
+    """The latest value; it may be infinite. Durations are in seconds, shares from 0 to 1."""
     limit: float
     is_muted: bool
     text: str
-    """What is wrong, with the number and its limit."""
+    """A description of the alert, with the number and its limit."""
     command: str
-    """The command that shows more."""
+    """The command that shows more about the alert."""
 
 
 class AlertAdmin:
@@ -51,7 +51,7 @@ class AlertAdmin:
         self._source = source
 
     async def list(self, *, ended: int = 0) -> builtins.list[AlertStatus]:
-        """Return the open alerts, oldest first, and then at most `ended` ended ones, the latest first."""
+        """Return the open alerts, oldest first, and then up to `ended` ended alerts, the latest first."""
         alerts = await read_alerts(await self._source.opened_store(), ended=ended)
         return [_status(alerts, each) for each in (*alerts.open, *alerts.ended)]
 
@@ -68,15 +68,15 @@ class AlertAdmin:
         why: str = "",
         by: str | None = None,
     ) -> None:
-        """Send nothing about a rule and subject.
+        """Send nothing about a rule and subject. The end of an alert that was sent before is still sent.
 
-        An alert that has been sent still gets its end. One that is open when the mute ends is sent then.
+        An alert that is open when the mute ends is sent then.
 
         Args:
-            rule: Its name; `*` for every rule.
-            subject: A queue, an upstream…; `*` for all.
-            span: How long; None: until `unmute`.
-            why: Shown wherever the mute is shown.
+            rule: The name of the rule; `*` for every rule.
+            subject: A queue, an upstream…; `*` for every subject.
+            span: How long the mute lasts; None: until `unmute`.
+            why: The reason, shown wherever the mute is shown.
             by: Who mutes it; None: the user of this process.
 
         Raises:
@@ -99,7 +99,7 @@ class AlertAdmin:
         run_sync(self.mute(rule, subject, span=span, why=why, by=by))
 
     async def unmute(self, rule: str, subject: str = ANY, *, by: str | None = None) -> bool:
-        """End a mute that was made with this rule and subject; return whether there was one."""
+        """End the mute with this rule and subject; return whether there was such a mute."""
         store = await self._source.opened_store()
         return await unmute(store, rule, subject, by=by or current_user(_THROUGH))
 

@@ -31,7 +31,7 @@ _HOW_TO_CHOOSE = "give task ids, a filter, or everything=True: one of the three"
 
 
 class DeadLetterAdmin:
-    """List, count, group, redrive and purge dead tasks, or write one as a test. Ids may be short."""
+    """List, count, group, redrive and purge dead tasks, or write a dead task as a test. Ids may be short."""
 
     def __init__(self, source: AdminSource) -> None:
         self._source = source
@@ -63,9 +63,9 @@ class DeadLetterAdmin:
         return run_sync(self.list(after=after, limit=limit, **filters))
 
     async def export(self, **filters: Unpack[DeadLetterFilters]) -> AsyncIterator[DeadLetter]:
-        """Yield all dead letters that match, the latest failure first; without a filter all of them.
+        """Yield all matching dead letters, the latest failure first; without a filter, yield all.
 
-        They are read a page at a time, so any number fits into memory.
+        Letters are read a page at a time, so any number fits into memory.
 
         Raises:
             OptionError: A value is invalid.
@@ -103,16 +103,17 @@ class DeadLetterAdmin:
     async def as_test(self, task_id: str) -> str:
         """Return one dead letter as the source of a pytest that fails in the same way.
 
-        The source holds the arguments, with secrets replaced by stars. As `tidegate dead export --as-test`.
+        The source contains the arguments, with secrets replaced by stars. Same as `tidegate dead export
+        --as-test`.
 
         Args:
-            task_id: Its id, or a short one.
+            task_id: The id of the task, or a short id.
 
         Raises:
             TaskNotFoundError: No task has this id.
             WrongStateError: The task is not dead.
-            UnknownFunctionError: This application does not declare its function.
-            NotAcceptedError: Its failure cannot be reproduced in a test.
+            UnknownFunctionError: This application does not declare the task's function.
+            NotAcceptedError: The failure of the task cannot be reproduced in a test.
         """
         store = await self._source.opened_store()
         return write_test(await read_recorded(store, task_id, only_dead=True), self._source).source
@@ -122,7 +123,7 @@ class DeadLetterAdmin:
         return run_sync(self.as_test(task_id))
 
     async def count(self, **filters: Unpack[DeadLetterFilters]) -> int:
-        """Return how many dead letters match; without a filter, the number of all."""
+        """Return how many dead letters match the filter; without a filter, count all."""
         store = await self._source.opened_store()
         return await store.count_dead_letters(await dead_letters.task_filter(store, filters))
 
@@ -135,12 +136,12 @@ class DeadLetterAdmin:
     ) -> builtins.list[DeathCount]:
         """Return how many tasks died by period, queue, function and reason, oldest first.
 
-        A death counts when it happens: a redrive or a purge changes nothing here.
+        Deaths are counted when they happen: a redrive or a purge does not change the counts.
 
         Args:
-            step: Length of a period: `"minute"`, `"hour"` or `"day"`, in UTC. Deaths are kept by the minute
-                for two days, by the hour for 35 days, and by the day for 400.
-            filters: Filters of `DeathFilters`. Default: all of the last 24 hours.
+            step: The length of a period: `"minute"`, `"hour"` or `"day"`, in UTC. Deaths are kept by the
+                minute for two days, by the hour for 35 days, and by the day for 400.
+            filters: Filters of `DeathFilters`. Default: the last 24 hours.
 
         Raises:
             OptionError: A value is invalid, or there would be more than 3,000 periods.
@@ -165,7 +166,7 @@ class DeadLetterAdmin:
         Args:
             limit: 1 to 1,000.
             state: Only groups in this state: `"open"`, `"resolved"` or `"muted"`.
-            filters: Filters of `GroupFilters`. Default: all of the last 24 hours.
+            filters: Filters of `GroupFilters`. Default: the last 24 hours.
 
         Raises:
             OptionError: A value is invalid.
@@ -185,12 +186,12 @@ class DeadLetterAdmin:
         return run_sync(self.groups(limit=limit, state=state, **filters))
 
     async def resolve(self, fingerprint: str, *, note: str = "", by: str = "") -> None:
-        """Mark a group of failures as resolved. It opens again when a task dies of it afterwards.
+        """Mark a group of failures as resolved. The group opens again when another task dies of it.
 
         Args:
-            fingerprint: Of the group, or its first digits.
-            note: Why, for the next person.
-            by: Who says it; by default the user of this process.
+            fingerprint: The group's fingerprint, or its first digits.
+            note: The reason, for the next person.
+            by: Who does this; by default the user of this process.
 
         Raises:
             OptionError: There is no such group.
@@ -210,10 +211,10 @@ class DeadLetterAdmin:
         Its deaths are counted, but the daily summary does not list it as unresolved.
 
         Args:
-            fingerprint: Of the group, or its first digits.
-            duration: How long; None: for good.
-            note: Why, for the next person.
-            by: Who says it; by default the user of this process.
+            fingerprint: The group's fingerprint, or its first digits.
+            duration: How long the mute lasts; None: for ever.
+            note: The reason, for the next person.
+            by: Who does this; by default the user of this process.
 
         Raises:
             OptionError: There is no such group, or the duration is invalid.
@@ -229,7 +230,7 @@ class DeadLetterAdmin:
         return run_sync(self.mute(fingerprint, duration=duration, note=note, by=by))
 
     async def reopen(self, fingerprint: str) -> bool:
-        """Open a group of failures that was resolved or muted; return whether it was.
+        """Open a group of failures that was resolved or muted; return False if it was open.
 
         Raises:
             OptionError: There is no such group.
@@ -241,7 +242,7 @@ class DeadLetterAdmin:
         return run_sync(self.reopen(fingerprint))
 
     async def summary(self) -> DailySummary:
-        """Return the deaths of the last 24 hours against the day before, as the daily summary has them."""
+        """Return the deaths of the last 24 hours compared with the day before, as in the daily summary."""
         store = await self._source.opened_store()
         return await read_summary(store, await store.now())
 
@@ -263,8 +264,8 @@ class DeadLetterAdmin:
         """Compare the deaths of the last hour with those of the same hours of earlier days.
 
         Args:
-            by: What the deaths are grouped by: `"function"`, `"queue"`, `"reason"` or `"fingerprint"`.
-            window: Another length of the present period, a minute to a day.
+            by: How the deaths are grouped: `"function"`, `"queue"`, `"reason"` or `"fingerprint"`.
+            window: A different length of the present period: a minute to a day.
             queue: Only deaths in this queue.
             function: Only deaths of this function.
             reason: Only deaths with this reason.
@@ -329,26 +330,27 @@ class DeadLetterAdmin:
     ) -> DeadLetterReport:
         """Send dead letters back to the main queue, as a recorded operation.
 
-        Up to 100 ids are sent at once. A filter, everything or a longer list starts an operation, and the
-        report has its id: maintenance sends a canary first, then small batches. `app.admin.operations`
-        follows, aborts and undoes it. Dead letters whose function no application declares are skipped. A
-        redriven task keeps its id and its history.
+        Up to 100 ids are sent immediately. A filter, `everything` or a longer list starts an operation, whose
+        id is in the report: maintenance sends a canary first, then small batches. `app.admin.operations`
+        follows, aborts and undoes operations. Dead letters whose function no application declares are
+        skipped. A redriven task keeps its id and its history.
 
         Args:
             task_ids: One id or several; cannot be combined with a filter.
-            everything: All dead letters; cannot be combined with ids or a filter.
+            everything: Choose all dead letters; cannot be combined with ids or a filter.
             dry_run: Only count.
             expect: Refuse if the filter matches more letters than this.
-            by: Who does it; by default the user of this process.
-            to_queue: Send them to this queue instead of their own.
-            keep_attempts: Count the attempts charged so far. By default all counters start from zero.
+            by: Who does this; by default the user of this process.
+            to_queue: Send the letters to this queue instead of their own.
+            keep_attempts: Keep counting from the attempts charged so far. By default all counters start from
+                zero.
             repeat_doubts: Also send letters whose calls may have been processed.
-            stop_above: Stop when a larger share of the first attempts fail, from 0 to 1.
+            stop_above: Stop when a larger share of the first attempts than this (0 to 1) fails.
             canary_within: How long the first attempts of the canary may take.
             filters: Filters of `DeadLetterFilters`.
 
         Raises:
-            UsageError: Give exactly one of ids, a filter and `everything`.
+            UsageError: Not exactly one of ids, a filter and `everything` was given.
             OptionError: A value is invalid.
             NotAcceptedError: No application declares the given function, or the function of a given task; a
                 given task is in doubt; or more letters match than expected.
@@ -417,13 +419,13 @@ class DeadLetterAdmin:
 
         Args:
             task_ids: One id or several; cannot be combined with a filter.
-            everything: All dead letters; cannot be combined with ids or a filter.
+            everything: Choose all dead letters; cannot be combined with ids or a filter.
             dry_run: Only count.
-            by: Who does it; by default the user of this process.
+            by: Who does this; by default the user of this process.
             filters: Filters of `DeadLetterFilters`.
 
         Raises:
-            UsageError: Give exactly one of ids, a filter and `everything`.
+            UsageError: Not exactly one of ids, a filter and `everything` was given.
         """
         store, choice = await self._choice(task_ids, filters, everything=everything)
         if dry_run:

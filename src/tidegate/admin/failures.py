@@ -15,7 +15,7 @@ from tidegate.threads.bridge import run_sync
 
 
 class FailureAdmin:
-    """See failures that have no rule, and mark them as reviewed."""
+    """List failures that no rule classifies, and mark them as reviewed."""
 
     def __init__(self, source: AdminSource) -> None:
         self._source = source
@@ -23,14 +23,14 @@ class FailureAdmin:
     async def unknown(
         self, *, limit: int = 50, with_reviewed: bool = False, **filters: Unpack[HistoryFilters]
     ) -> list[UnknownFailureGroup]:
-        """Return the attempts whose failure no rule knows, by fingerprint, the most first.
+        """Return the attempts whose failure no rule classifies, by fingerprint, the most first.
 
-        Attempts of all stored tasks count, also of those that succeeded later.
+        The attempts of all stored tasks count, even if the task succeeded later.
 
         Args:
             limit: 1 to 1,000.
-            with_reviewed: Also groups that were reviewed.
-            filters: Filters of `HistoryFilters` but `queue`. Default: all of the last 24 hours.
+            with_reviewed: Also return groups that were reviewed.
+            filters: Filters of `HistoryFilters` except `queue`. Default: the last 24 hours.
 
         Raises:
             OptionError: A value is invalid.
@@ -50,12 +50,14 @@ class FailureAdmin:
         return run_sync(self.unknown(limit=limit, with_reviewed=with_reviewed, **filters))
 
     async def mark_reviewed(self, fingerprint: str, *, note: str = "", by: str = "") -> None:
-        """Mark a group as reviewed. The same failure from another frame of your code is another group.
+        """Mark a group as reviewed.
+
+        The same failure from a different frame of your code is a different group.
 
         Args:
-            fingerprint: Of the group, or its first digits.
+            fingerprint: The group's fingerprint, or its first digits.
             note: What was found.
-            by: Who says it; by default the user of this process.
+            by: Who does this; by default the user of this process.
 
         Raises:
             OptionError: There is no such group.

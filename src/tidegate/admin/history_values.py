@@ -1,4 +1,4 @@
-"""What `app.admin` returns about what happened. Moments are datetimes in UTC; durations are seconds."""
+"""What `app.admin` returns about the past. Moments are datetimes in UTC; durations are seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DeathCount:
     """How many tasks died in one period, by queue, function and reason."""
 
     at: datetime
-    """When the period begins."""
+    """The start of the period."""
     queue: str
     function: str
     reason: str
@@ -29,13 +29,13 @@ class FailureGroup:
     """The deaths that have one fingerprint: one error class, one message and one frame of your code."""
 
     fingerprint: str
-    """16 hex digits, the same on every machine."""
+    """The fingerprint: 16 hex digits, the same on every machine."""
     error_class: str
-    """Empty if no exception was raised, for example after a crash."""
+    """The class of the exception; empty if no exception was raised, for example after a crash."""
     shape: str
-    """The message with a word in angle brackets for each part that differs from task to task."""
+    """The message. A word in angle brackets stands for each part that differs from task to task."""
     frame: str
-    """The innermost frame of your code, `jobs/summaries.py:summarize`; empty if there is none."""
+    """The innermost frame of your code, such as `jobs/summaries.py:summarize`; empty if there is none."""
     deaths: int
     first_at: datetime
     last_at: datetime
@@ -43,79 +43,79 @@ class FailureGroup:
     queues: tuple[str, ...]
     reasons: tuple[str, ...]
     example_id: str
-    """The task that died last. It may be redriven or deleted by now."""
+    """The task that died last. By now it may have been redriven or deleted."""
     state: FailureState
     is_reopened: bool
-    """A task died of it after it was resolved."""
+    """Whether a task died of this failure after the group was resolved."""
     marked_at: datetime | None
-    """When it was resolved or muted last; None: never."""
+    """When the group was last resolved or muted; None for never."""
     marked_by: str
     note: str
     until_at: datetime | None
-    """When it is no longer muted; None: never."""
+    """When the mute ends; None for never."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownFailureGroup:
-    """The attempts with one fingerprint that failed without a rule for their failure."""
+    """The failed attempts with one fingerprint that no rule classifies."""
 
     fingerprint: str
     """16 hex digits, the same on every machine."""
     error_class: str
     shape: str
-    """The message with a word in angle brackets for each part that differs from task to task."""
+    """The message. A word in angle brackets stands for each part that differs from task to task."""
     frame: str
     """The innermost frame of your code; empty if there is none."""
     attempts: int
     tasks: int
     succeeded: int
-    """How many of these tasks succeeded later."""
+    """How many of the tasks with such attempts succeeded later."""
     first_at: datetime
     last_at: datetime
     functions: tuple[str, ...]
     sample: str
     """The message of the last attempt, with secrets masked, at most 100 characters."""
     sample_id: str
-    """Its task."""
+    """The task of the last attempt."""
     rule: str
-    """The line of code that gives the failure a rule."""
+    """The line of code that adds a rule for this failure."""
     reviewed_at: datetime | None
-    """When a person reviewed it; None: nobody has."""
+    """When a person reviewed the group; None for never."""
     reviewed_by: str
     note: str
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodStatistics:
-    """What happened to the tasks of one queue, function and upstream in one period."""
+    """Counters of the tasks of one queue, function and upstream in one period."""
 
     at: datetime
-    """When the period begins."""
+    """The start of the period."""
     queue: str
     function: str
     upstream: str | None
     enqueued: int
     started: int
-    """Runs that started."""
+    """How many runs started."""
     succeeded: int
     dead: int
     cancelled: int
     retried: int
-    """Runs after which the task waited for its next run."""
+    """How many runs ended with a wait for the task's next run."""
     released: int
-    """Runs that were given back unfinished."""
+    """How many runs were given back unfinished."""
     run_seconds: float
-    """The total run time of the runs that ended in the period."""
+    """The total run time of runs that ended in the period."""
     wait_seconds: float
-    """The total time from ready to started, of the runs that ended in the period."""
+    """The total time from ready to started of runs that ended in the period."""
     calls: int
-    """Calls whose responses stated their usage."""
+    """How many calls had responses that stated their usage."""
     input_tokens: int
     output_tokens: int
     run_p50: float | None
-    """Half of the runs took no longer; an estimate in seconds. None without runs."""
+    """Estimated seconds that half of the runs did not exceed; None without runs."""
     run_p95: float | None
-    """95 in 100 runs took no longer."""
+    """Estimated seconds that 95 % of the runs did not exceed; None without runs."""
     wait_p50: float | None
     wait_p95: float | None
 
@@ -150,7 +150,7 @@ def failure_group(found: GroupWithState) -> FailureGroup:
 
 
 def unknown_failure_group(found: UnknownFailure) -> UnknownFailureGroup:
-    """Return the public form of a group of attempts without a rule."""
+    """Return the public form of a group of attempts that no rule classifies."""
     row, mark = found.row, found.reviewed
     return UnknownFailureGroup(
         fingerprint=row.fingerprint,

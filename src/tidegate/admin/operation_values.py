@@ -18,30 +18,30 @@ from tidegate.store.operation_rows import (
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A redrive or a purge of dead letters: who started it, how far it is, how it ended."""
+    """A redrive or a purge of dead letters: who started it, its progress, and how it ended."""
 
     id: str
     kind: OperationKind
     state: OperationState
     note: str
-    """What it waits for, or why it ended; may be empty."""
+    """What the operation waits for, or why it ended; may be empty."""
     started_by: str
     filter: str
-    """Which letters: `queue=llm reason=quota`, or `ids`."""
+    """Which letters it is for: a filter such as `queue=llm reason=quota`, or `ids`."""
     preview: int
-    """Letters that matched when it was started."""
+    """How many letters matched when the operation started."""
     chosen: int
     canary: int
-    """How many letters were or will be sent first."""
+    """How many letters were or will be sent first, as a canary."""
     sent: int
-    """Sent to the main queue, or purged."""
+    """How many letters were sent to the main queue, or purged."""
     succeeded: int
     died: int
-    """Redriven letters that are dead again."""
+    """How many redriven letters are dead again."""
     cancelled: int
-    """Tasks that were cancelled or deleted."""
+    """How many redriven tasks were cancelled or deleted."""
     unfinished: int
-    """Redriven letters without a final outcome."""
+    """How many redriven letters have no final outcome yet."""
     skipped: int
     undone: int
     started_at: datetime
@@ -50,20 +50,20 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class RedrivenLetter:
-    """One letter of a redrive, and what became of it."""
+    """One letter of a redrive, and its outcome."""
 
     task_id: str
     state: LetterState
     queue: str
-    """The queue to which it is sent."""
+    """The queue to which the letter is sent."""
     function: str
     tenant: str | None
     in_canary: bool
     redriven_at: datetime | None
     first_attempt: str | None
-    """`succeeded` or `failed`; None: it has not ended."""
+    """The first attempt: `succeeded` or `failed`; None if it has not ended."""
     why: str
-    """Why it was skipped, or of what it died again."""
+    """Why the letter was skipped, or what it died of again."""
 
 
 def operation(row: OperationRow) -> Operation:

@@ -62,11 +62,11 @@ class OperationAdmin:
         after: str | None = None,
         limit: int = 100,
     ) -> builtins.list[RedrivenLetter]:
-        """Return the letters of a redrive and what became of them, by task id. A purge keeps none.
+        """Return the letters of a redrive with their outcomes, by task id. A purge keeps no letters.
 
         Args:
             operation_id: The operation.
-            state: Only letters in this state: `"died"`.
+            state: Only letters in this state, such as `"died"`.
             after: The last task id of the page before.
             limit: 1 to 1,000.
 
@@ -93,10 +93,10 @@ class OperationAdmin:
         return run_sync(self.letters(operation_id, state=state, after=after, limit=limit))
 
     async def abort(self, operation_id: str, *, by: str = "") -> Operation:
-        """Stop an operation: it sends or deletes no more letters. Those that were sent go on.
+        """Stop an operation: it sends or deletes no more letters. Letters that were sent go on.
 
         Raises:
-            NotAcceptedError: It has ended.
+            NotAcceptedError: The operation has ended.
             OperationNotFoundError: No operation has this id.
         """
         store = await self._source.opened_store()
@@ -107,12 +107,12 @@ class OperationAdmin:
         return run_sync(self.abort(operation_id, by=by))
 
     async def undo(self, operation_id: str, *, by: str = "") -> Operation:
-        """Stop a redrive, and make the letters that have not started the dead letters that they were.
+        """Stop a redrive, and turn the letters that have not started back into dead letters.
 
         Their failures, counters, queue, arguments and age are as before.
 
         Raises:
-            NotAcceptedError: It is a purge, or all of its letters have started.
+            NotAcceptedError: The operation is a purge, or all of its letters have started.
             OperationNotFoundError: No operation has this id.
         """
         store = await self._source.opened_store()

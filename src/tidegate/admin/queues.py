@@ -46,14 +46,14 @@ class QueueAdmin:
         return run_sync(self.list())
 
     async def pause(self, queue: str, *, why: str = "", by: str | None = None) -> bool:
-        """Start no more tasks of a queue, in any worker, until it is resumed; return whether it was running.
+        """Start no more tasks of a queue, in any worker, until it is resumed; return False if it was paused.
 
         Running tasks continue, waiting tasks keep their place, and new tasks are accepted. The pause survives
         restarts. A second pause changes nothing.
 
         Args:
-            queue: Its name. It need not have tasks yet.
-            why: Shown wherever the pause is shown.
+            queue: The name of the queue. It need not have tasks yet.
+            why: The reason, shown wherever the pause is shown.
             by: Who pauses it; None: the user of this process.
 
         Raises:
@@ -79,16 +79,17 @@ class QueueAdmin:
     async def drain(self, queue: str, *, timeout: Seconds | None = None) -> QueueStatus:
         """Wait until a queue has no ready, retrying or running task; return its counts then.
 
-        It changes nothing. New tasks are accepted meanwhile and count too; tasks scheduled for later do not.
+        The wait changes nothing. New tasks are accepted meanwhile and count too; tasks scheduled for later do
+        not.
 
         Args:
-            queue: Its name.
-            timeout: None waits for ever.
+            queue: The name of the queue.
+            timeout: How long to wait; None waits for ever.
 
         Raises:
             OptionError: The time cannot work.
             WrongStateError: The queue is paused.
-            ResultTimeoutError: It was not empty in time.
+            ResultTimeoutError: The queue was not empty in time.
         """
         seconds = None if timeout is None else positive_option("timeout", timeout)
         store = await self._source.opened_store()
@@ -115,15 +116,15 @@ class FunctionAdmin:
         return run_sync(self.paused())
 
     async def pause(self, function: str, *, why: str = "", by: str | None = None) -> bool:
-        """Start no more tasks of a function, in any queue and worker; return whether it was running.
+        """Start no more tasks of a function, in any queue and worker; return False if it was paused.
 
         Args:
-            function: Its full name: `app:summarize`.
-            why: Shown wherever the pause is shown.
+            function: The full name of the function, such as `app:summarize`.
+            why: The reason, shown wherever the pause is shown.
             by: Who pauses it; None: the user of this process.
 
         Raises:
-            UnknownFunctionError: No application declares it.
+            UnknownFunctionError: No application declares the function.
         """
         store = await self._source.opened_store()
         await require_declared(store, function, self._source.functions)
@@ -137,10 +138,10 @@ class FunctionAdmin:
         """Change a function's rate limit for all workers, at once; return what is in force.
 
         Args:
-            function: Its full name.
-            rate: Such as `80/min`; `none` removes the limit, `code` gives it back to the code.
-            why: For the audit log.
-            by: Who changes it; None: the user of this process.
+            function: The full name of the function.
+            rate: The limit, such as `80/min`; `none` removes it, `code` hands it back to the code.
+            why: The reason, for the audit log.
+            by: Who changes the limit; None: the user of this process.
 
         Raises:
             OptionError: The rate cannot be read.
@@ -167,15 +168,15 @@ class FunctionAdmin:
 class WorkerAdmin:
     """The worker processes, and orders to them while they run.
 
-    Each change returns after `wait` at the latest, with the answer of each process or worker that it
-    concerns: `applied`, for a reload `every process has restarted`, or None if it has not answered yet.
+    Each change returns after `wait` at the latest, with the reply of each process or worker that it concerns:
+    `applied`, after a reload `every process has restarted`, or None if there is no reply yet.
     """
 
     def __init__(self, source: AdminSource) -> None:
         self._source = source
 
     async def list(self) -> builtins.list[WorkerStatus]:
-        """Return the worker processes that are not retired, and retired ones that still hold runs."""
+        """Return the worker processes that are not retired, and retired processes that still hold runs."""
         store = await self._source.opened_store()
         rows, now = await store.list_workers(), await store.now()
         return [worker_status(row, now) for row in rows]
@@ -187,16 +188,16 @@ class WorkerAdmin:
     async def quiet(
         self, name: str, *, why: str = "", by: str | None = None, wait: Seconds = 10.0
     ) -> dict[str, str | None]:
-        """Let a worker, or one of its processes, claim no more tasks; return who has applied it.
+        """Let a worker, or one of its processes, claim no more tasks; return the replies.
 
-        It finishes the tasks that run, and stays up. A worker stays quiet until it is resumed, also after a
-        restart; a single process until it ends.
+        It finishes running tasks and stays up. A worker stays quiet until it is resumed, even after a
+        restart; a single process stays quiet until it ends.
 
         Args:
             name: The worker's name, or the id of one process.
-            why: For the audit log and `status`.
-            by: Who wants it; None: the user of this process.
-            wait: How long to wait for answers.
+            why: The reason, for the audit log and `status`.
+            by: Who makes the request; None: the user of this process.
+            wait: How long to wait for replies.
 
         Raises:
             NotAcceptedError: No live worker has this name or id.
@@ -214,7 +215,7 @@ class WorkerAdmin:
     async def resume(
         self, name: str, *, why: str = "", by: str | None = None, wait: Seconds = 10.0
     ) -> dict[str, str | None]:
-        """Let a quiet worker or process claim tasks again; return who has applied it.
+        """Let a quiet worker or process claim tasks again; return the replies.
 
         Raises:
             NotAcceptedError: No live worker has this name or id.
@@ -232,20 +233,20 @@ class WorkerAdmin:
     async def reload(
         self, name: str | None = None, *, why: str = "", by: str | None = None, wait: Seconds = "10m"
     ) -> dict[str, str | None]:
-        """Restart every process of a worker, or of all workers, with the code now on its machine.
+        """Restart every process of a worker, or of all workers, with the present code on its machine.
 
-        One process after the other takes no more tasks, lets the running ones end within the grace time, and
-        is replaced. In pools with `overlap=True` the new process starts first. If the new code cannot be
-        loaded, the old code keeps running, and the answer says why.
+        One process after another takes no more tasks, lets running tasks end within the grace time, and is
+        replaced. In pools with `overlap=True` the new process starts first. If the new code cannot be loaded,
+        the old code keeps running, and the reply contains the reason.
 
         Args:
             name: The worker's name; None: all workers.
-            why: For the audit log.
-            by: Who wants it; None: the user of this process.
-            wait: How long to wait for answers.
+            why: The reason, for the audit log.
+            by: Who makes the request; None: the user of this process.
+            wait: How long to wait for replies.
 
         Raises:
-            NotAcceptedError: No live worker has this name, or there is none at all.
+            NotAcceptedError: No live worker has this name, or no worker is live.
         """
         store = await self._source.opened_store()
         change = await workers.reload(store, name, by=by or current_user(_THROUGH), why=why)
@@ -266,14 +267,15 @@ class WorkerAdmin:
         by: str | None = None,
         wait: Seconds = 10.0,
     ) -> dict[str, str | None]:
-        """Change how many tasks each process of a pool runs at once; return who has applied it.
+        """Change how many tasks each process of a pool runs at once; return the replies.
 
         Args:
             pool: The pool's name.
-            concurrency: None gives it back to the code. Until then the number counts, also after restarts.
-            why: For the audit log.
-            by: Who wants it; None: the user of this process.
-            wait: How long to wait for answers.
+            concurrency: The number of tasks; it stays in force over restarts. None hands the setting back to
+                the code.
+            why: The reason, for the audit log.
+            by: Who makes the request; None: the user of this process.
+            wait: How long to wait for replies.
 
         Raises:
             OptionError: The number is not a whole number from 1.

@@ -14,18 +14,18 @@ from tidegate.store.schedule_rows import ScheduleRow, TickRow
 
 @dataclass(frozen=True, slots=True)
 class TickStatus:
-    """What became of one tick of a schedule, or of several missed ones."""
+    """The outcome of one tick of a schedule, or of several missed ticks."""
 
     schedule: str
     planned_at: datetime
-    """For a run by hand, the moment of the request."""
+    """The planned moment of the tick; for a run by hand, the moment of the request."""
     until_at: datetime
-    """Of several missed ticks, the last; else `planned_at`."""
+    """The planned moment of the last of several missed ticks; otherwise the same as `planned_at`."""
     ticks: int
-    """How many ticks this stands for."""
+    """How many ticks this value stands for."""
     outcome: TickOutcome
     reason: str
-    """Why it did not fire in time, a value of `TickReason`; empty for a tick that did."""
+    """Why the tick did not fire in time, a value of `TickReason`; empty if it did."""
     decided_at: datetime
     task_id: str | None
     """The task of a fired tick."""
@@ -33,16 +33,16 @@ class TickStatus:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStatus:
-    """A schedule: when it ticks, what it enqueues, and what it did last."""
+    """A schedule: when it ticks, what it enqueues, and its latest tick."""
 
     name: str
     application: str | None
     """The application whose code declares it; None if a person added it."""
     when: str
-    """Five fields of cron, or an interval such as `every 30s`."""
+    """Its rule: five fields of cron, or an interval such as `every 30s`."""
     timezone: str
     description: str
-    """`when` in words."""
+    """A description of `when` for people."""
     catch_up: CatchUp
     catch_up_limit: int
     catch_up_window_seconds: float
@@ -53,7 +53,7 @@ class ScheduleStatus:
     priority: Priority
     tenant: str | None
     next_at: datetime | None
-    """Its next tick; None while it is paused."""
+    """The moment of its next tick; None while the schedule is paused."""
     paused_at: datetime | None
     changed_at: datetime
     last_tick: TickStatus | None
@@ -61,14 +61,14 @@ class ScheduleStatus:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTick:
-    """A tick to come."""
+    """A future tick of a schedule."""
 
     at: datetime
-    """In UTC."""
+    """The moment in UTC."""
     local: datetime
-    """In the schedule's time zone."""
+    """The moment in the schedule's time zone."""
     mark: str
-    """What a change of the clocks does to it; empty if nothing."""
+    """How a change of the clocks affects the tick; empty if it does not."""
 
 
 def tick_status(row: TickRow) -> TickStatus:
@@ -111,5 +111,5 @@ def schedule_status(row: ScheduleRow) -> ScheduleStatus:
 
 
 def planned_tick(tick: PreviewedTick) -> PlannedTick:
-    """Return the public form of a tick to come."""
+    """Return the public form of a future tick."""
     return PlannedTick(to_datetime(tick.at), tick.local, tick.mark)

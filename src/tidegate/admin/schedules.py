@@ -46,7 +46,7 @@ def _by() -> str:
 class ScheduleAdmin:
     """List, add, edit, pause, run and preview schedules.
 
-    Schedules that the code declares are changed there. They can be paused, resumed and run here.
+    Schedules declared in code are changed in the code. They can be paused, resumed and run here.
     """
 
     def __init__(self, source: AdminSource) -> None:
@@ -69,7 +69,7 @@ class ScheduleAdmin:
         """Return one schedule.
 
         Raises:
-            UnknownScheduleError: There is none of that name.
+            UnknownScheduleError: No schedule has that name.
         """
         return schedule_status(await find_schedule(await self._source.opened_store(), name))
 
@@ -80,15 +80,15 @@ class ScheduleAdmin:
     async def ticks(
         self, name: str, *, before: datetime | None = None, limit: int = 50
     ) -> builtins.list[TickStatus]:
-        """Return what became of the ticks of a schedule, the newest first.
+        """Return the outcomes of a schedule's ticks, the newest first.
 
         Args:
             name: The schedule.
-            before: Only ticks planned before this moment: for the next page, `planned_at` of the last one.
+            before: Only ticks planned before this moment; for the next page, `planned_at` of the last tick.
             limit: How many at most.
 
         Raises:
-            UnknownScheduleError: There is none of that name.
+            UnknownScheduleError: No schedule has that name.
         """
         store = await self._source.opened_store()
         await find_schedule(store, name)
@@ -108,7 +108,7 @@ class ScheduleAdmin:
         """Return the missed and skipped ticks of all schedules, the oldest first.
 
         Args:
-            since: Only those that were decided at this moment or later.
+            since: Only ticks that were decided at this moment or later.
             limit: How many at most.
         """
         store = await self._source.opened_store()
@@ -125,7 +125,7 @@ class ScheduleAdmin:
         """Return the next ticks of a schedule, marked where the clocks change, as if it were not paused.
 
         Raises:
-            UnknownScheduleError: There is none of that name.
+            UnknownScheduleError: No schedule has that name.
         """
         store = await self._source.opened_store()
         number = whole_option("count", count, most=MOST_PREVIEWED)
@@ -142,15 +142,15 @@ class ScheduleAdmin:
         /,
         **settings: Unpack[ScheduleSettings],
     ) -> ScheduleStatus:
-        """Store a schedule. Its first tick is the next one from now. Adding it again changes nothing.
+        """Store a schedule. Its first tick is the next one from now.
 
-        It takes the queue and the other settings that the function has now. After a deploy that changes
-        them, edit it.
+        Adding the same schedule again changes nothing. A schedule copies the queue and the other settings
+        that the function has now. After a deploy that changes these settings, edit the schedule.
 
         Args:
             function: A task function of this application, or its name.
             when: Cron, a word such as `@daily`, or an interval such as `every 30s`.
-            settings: Those of `ScheduleSettings`.
+            settings: Settings of `ScheduleSettings`.
 
         Raises:
             OptionError: There is no such setting, or a value is invalid.
@@ -179,18 +179,18 @@ class ScheduleAdmin:
     async def edit(
         self, schedule: str, when: str | None = None, /, **settings: Unpack[ScheduleSettings]
     ) -> ScheduleStatus:
-        """Change a schedule; what is not given stays. No tick fires because of it.
+        """Change a schedule; settings that are not given stay the same. The change itself fires no tick.
 
         If the moments of its ticks change, the next tick is the next one from now.
 
         Args:
-            schedule: Its name.
+            schedule: The name of the schedule.
             when: Other moments; None: the present ones.
-            settings: Those of `ScheduleSettings` but `name`.
+            settings: Settings of `ScheduleSettings` except `name`.
 
         Raises:
-            UnknownScheduleError: There is none of that name.
-            NotAcceptedError: An application declares it.
+            UnknownScheduleError: No schedule has that name.
+            NotAcceptedError: An application declares the schedule.
             OptionError: There is no such setting, or a value is invalid.
             ArgumentsError: `args` does not fit the function.
         """
@@ -224,8 +224,8 @@ class ScheduleAdmin:
         """Delete a schedule. Its tasks and the record of its ticks stay.
 
         Raises:
-            UnknownScheduleError: There is none of that name.
-            NotAcceptedError: An application declares it.
+            UnknownScheduleError: No schedule has that name.
+            NotAcceptedError: An application declares the schedule.
         """
         await remove_schedule(await self._source.opened_store(), name, by=_by())
 
@@ -234,10 +234,10 @@ class ScheduleAdmin:
         run_sync(self.remove(name))
 
     async def pause(self, name: str) -> ScheduleStatus:
-        """Let a schedule tick no more until it is resumed, also over deploys. Ticks that wait are skipped.
+        """Stop the ticks of a schedule until it is resumed, also over deploys. Waiting ticks are skipped.
 
         Raises:
-            UnknownScheduleError: There is none of that name.
+            UnknownScheduleError: No schedule has that name.
         """
         return schedule_status(await pause_schedule(await self._source.opened_store(), name, by=_by()))
 
@@ -246,10 +246,12 @@ class ScheduleAdmin:
         return run_sync(self.pause(name))
 
     async def resume(self, name: str) -> ScheduleStatus:
-        """Let a paused schedule tick again from its next regular tick on. Nothing is made up.
+        """Let a paused schedule tick again from its next regular tick on.
+
+        Ticks during the pause are not made up for.
 
         Raises:
-            UnknownScheduleError: There is none of that name.
+            UnknownScheduleError: No schedule has that name.
         """
         return schedule_status(await resume_schedule(await self._source.opened_store(), name, by=_by()))
 
@@ -258,12 +260,13 @@ class ScheduleAdmin:
         return run_sync(self.resume(name))
 
     async def run(self, name: str) -> str:
-        """Enqueue the task of a schedule now, also if it is paused; return the task's id.
+        """Enqueue the task of a schedule now, even if the schedule is paused; return the task's id.
 
-        The next tick stays as it is. With `overlap="skip"` or `"queue"` the task counts for it.
+        The next tick stays the same. With `overlap="skip"` or `"queue"`, this task counts as an earlier task
+        of the schedule.
 
         Raises:
-            UnknownScheduleError: There is none of that name.
+            UnknownScheduleError: No schedule has that name.
         """
         task = await run_schedule(await self._source.opened_store(), name, self._make_id, by=_by())
         return task.id

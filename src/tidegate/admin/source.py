@@ -1,4 +1,4 @@
-"""The parts of an application that `app.admin` uses."""
+"""Describes the parts of an application that `app.admin` uses."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tidegate.worker.application import Runnable
 
 
 class AdminSource(Protocol):
-    """The parts of an application that its administration uses."""
+    """The parts of an application that `app.admin` uses."""
 
     @property
     def functions(self) -> Mapping[str, Runnable]:
-        """The task functions that it declares, by name."""
+        """The task functions that the application declares, by name."""
         ...
 
     def function(self, name: str) -> TaskFunction[Any, Any, Any]:
         """Return the task function of that name.
 
         Raises:
-            UnknownFunctionError: It declares none of that name.
+            UnknownFunctionError: The application declares no function of that name.
         """
         ...
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
-        """The upstreams that it declares, by name."""
+        """The upstreams that the application declares, by name."""
         ...
 
     @property
@@ -44,5 +44,5 @@ class AdminSource(Protocol):
         ...
 
     def declared(self) -> Sequence[LimitDeclaration]:
-        """Return the limits that it declares."""
+        """Return the limits that the application declares."""
         ...

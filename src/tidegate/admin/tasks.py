@@ -20,14 +20,14 @@ from tidegate.threads.bridge import run_sync
 from tidegate.values import TaskStatus, task_status
 
 MOST_LISTED = 1_000
-"""Rows in one page."""
+"""How many rows are read in one page."""
 
 
 class TaskFilters(TypedDict, total=False):
-    """Which tasks; every given one must match."""
+    """A filter of tasks; every given value must match."""
 
     state: State | str | Iterable[State | str] | None
-    """One state or several."""
+    """A state or several states."""
     queue: str | None
     function: str | None
     """The full name of the task function."""
@@ -38,7 +38,10 @@ class TaskFilters(TypedDict, total=False):
 
 
 class TaskAdmin:
-    """Find, cancel, run and re-rank tasks. Ids may be short: the first digits that name one task."""
+    """Find, cancel, run and re-rank tasks.
+
+    Ids may be short: their first digits, as long as only one task has them.
+    """
 
     def __init__(self, source: AdminSource) -> None:
         self._source = source
@@ -79,7 +82,7 @@ class TaskAdmin:
         return run_sync(self.list(after=after, limit=limit, **filters))
 
     async def explain(self, task_id: str) -> WaitExplanation:
-        """Return why a task does not run: its gate, a limit, a budget, its time, or a missing worker.
+        """Return why a task does not run: a closed gate, a limit, a budget, its due time, or no worker.
 
         Raises:
             TaskNotFoundError: No such task.
@@ -98,12 +101,12 @@ class TaskAdmin:
     ) -> dict[str, CancelStatus]:
         """Cancel tasks in any state; return a status by id.
 
-        A running task is asked to stop and never runs again.
+        Running tasks are asked to stop and never run again.
 
         Args:
-            task_ids: One or several.
-            why: Kept in their history.
-            force: Do not wait for functions that do not stop.
+            task_ids: One id or several.
+            why: The reason, kept in the history of the tasks.
+            force: Do not wait for functions that do not stop when asked.
         """
         store = await self._source.opened_store()
         return await store.cancel(await full_ids(store, task_ids), why=why, force=force)
@@ -115,7 +118,7 @@ class TaskAdmin:
         return run_sync(self.cancel(task_ids, why, force=force))
 
     async def run_now(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
-        """Make scheduled and retrying tasks ready at once; return a status by id. Final ones are refused."""
+        """Make scheduled and retrying tasks ready at once; return a status by id. Final tasks are refused."""
         store = await self._source.opened_store()
         return await store.run_now(await full_ids(store, task_ids))
 
@@ -124,7 +127,7 @@ class TaskAdmin:
         return run_sync(self.run_now(task_ids))
 
     async def retry(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
-        """Run tasks again now: waiting tasks become due, dead tasks are redriven, others are refused.
+        """Run tasks again now: waiting tasks become due, dead tasks are redriven, other tasks are refused.
 
         Raises:
             NotAcceptedError: No application declares the function of a dead task. Nothing was done.
@@ -139,10 +142,10 @@ class TaskAdmin:
         return run_sync(self.retry(task_ids))
 
     async def reprioritise(self, task_ids: TaskIds, priority: Priority | str) -> dict[str, ActionStatus]:
-        """Change the priority of waiting and ready tasks; return a status by id. They keep their rank.
+        """Change the priority of waiting and ready tasks; return a status by id. Tasks keep their rank.
 
         Args:
-            task_ids: One or several.
+            task_ids: One id or several.
             priority: `interactive`, `normal` or `bulk`.
         """
         wanted = priority_option("priority", priority)
@@ -155,7 +158,7 @@ class TaskAdmin:
 
 
 def _states(value: State | str | Iterable[State | str] | None) -> tuple[State, ...]:
-    """Return the states that were given, by value or by name; none for None."""
+    """Return the states that were given by value or by name; an empty result for None."""
     given = [value] if isinstance(value, str) else list(value or ())
     try:
         return tuple(State(state) for state in given)

@@ -53,9 +53,9 @@ class UpstreamAdmin:
         """Start no more tasks of an upstream. Running tasks continue; waiting tasks keep their place.
 
         Args:
-            name: Of the upstream.
-            duration: For how long; None: until someone opens it.
-            why: Shown with the gate.
+            name: The name of the upstream.
+            duration: How long it stays parked; None: until someone opens it.
+            why: The reason, shown with the gate.
 
         Raises:
             OptionError: The duration cannot work.
@@ -103,9 +103,9 @@ class UpstreamAdmin:
         A limit set here overrides the code until `follow_code` names that limit.
 
         Args:
-            name: Of the upstream.
-            follow_code: Limits that shall follow the code again.
-            limits: Those of `UpstreamLimits`; None lifts one.
+            name: The name of the upstream.
+            follow_code: The names of limits that follow the code again.
+            limits: Limits of `UpstreamLimits`; None removes a limit.
 
         Raises:
             OptionError: There is no such limit, or a value is invalid.

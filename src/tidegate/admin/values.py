@@ -35,15 +35,15 @@ class PauseStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """Counts of one queue's tasks, and when it will be empty."""
+    """Counts of one queue's tasks, and when the queue will be empty."""
 
     queue: str
     ready: int
-    """Tasks that may start as soon as a worker has a free slot."""
+    """How many tasks may start as soon as a worker has a free slot."""
     paced: int
-    """Tasks that wait for a slot under a rate, token or in-flight limit; not counted in `ready`."""
+    """How many tasks wait for a rate, token or in-flight limit; not counted in `ready`."""
     blocked: int
-    """Tasks that wait for something else, such as a closed gate; not counted in `ready` or `paced`."""
+    """How many tasks wait for something else, such as a closed gate; not counted in `ready` or `paced`."""
     running: int
     retrying: int
     scheduled: int
@@ -53,14 +53,14 @@ class QueueStatus:
     oldest_ready_at: datetime | None
     """When the oldest ready task that is not blocked became ready."""
     done_last_minute: int
-    """Tasks that reached a final state in the last 60 seconds."""
+    """How many tasks reached a final state in the last 60 seconds."""
     done_last_10_minutes: int
     waits: tuple[WaitReason, ...]
     """Why tasks are paced or blocked."""
     drain: Drain
-    """An estimate of the time until the ready and paced tasks have run."""
+    """Estimated time until the ready and paced tasks have run."""
     pause: PauseStatus | None = None
-    """Set while someone has paused the queue."""
+    """The pause of the queue; None if it is not paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +68,28 @@ class WorkerStatus:
     """One worker process."""
 
     worker_id: str
-    """Each start of the process gets a new id."""
+    """The id of the process; each start of the process gets a new one."""
     name: str
     pool: str
     host: str
     pid: int
     queues: tuple[str, ...]
-    """The queues it serves; `("*",)` for all."""
+    """The queues that the process serves; `("*",)` for all."""
     slots: int
-    """The most tasks that it runs at once."""
+    """The most tasks that the process runs at once."""
     running: int
     started_at: datetime
     heartbeat_at: datetime
     expires_at: datetime
-    """When its lease ends, unless it sends another heartbeat."""
+    """When its lease ends, unless the process sends another heartbeat."""
     retired_at: datetime | None
     is_live: bool
-    """Whether it is not retired and its lease is valid."""
+    """Whether the process is not retired and its lease is valid."""
     late_seconds: float | None
-    """Seconds since its last heartbeat, if the next one is overdue; else None."""
+    """Seconds since the last heartbeat if the next one is overdue; otherwise None."""
     version: str
     application: str
-    """As `MODULE:NAME`; empty if unknown."""
+    """The application as `MODULE:NAME`; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,35 +101,35 @@ class DeadLetter:
     queue: str
     tenant: str | None
     reason: str
-    """A value of `Reason`."""
+    """The reason of the failure, a value of `Reason`."""
     error_class: str
-    """Dotted name of the exception class; empty if there was none."""
+    """The dotted name of the exception class; empty if there was no exception."""
     message: str
     failed_at: datetime
     run: int
-    """Number of the last run."""
+    """The number of the last run."""
     attempts: int
-    """Runs that were charged."""
+    """How many runs were charged."""
     redrives: int
     redriven_at: datetime | None
     labels: Mapping[str, str]
     fingerprint: str | None = None
-    """Of its failure, as in its `FailureGroup`. None for a moment after an upgrade."""
+    """The fingerprint of the failure, as in its `FailureGroup`. None for a moment after an upgrade."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderLimit:
-    """One limit of a provider, as the headers of its responses show it."""
+    """One limit of a provider, as response headers show it."""
 
     dimension: str
-    """What it counts: `requests`, `tokens`, `input_tokens`, `output_tokens`."""
+    """What the limit counts: `requests`, `tokens`, `input_tokens`, `output_tokens`."""
     limit: float | None
     window_seconds: float | None
     """The period over which the provider counts, in seconds; None if unknown."""
     remaining: float | None
     seen_at: datetime
     opens_at: datetime | None
-    """If too little is left, the moment before which no call starts; else None."""
+    """If too little is left, the moment before which no call starts; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class UpstreamStatus:
     parked_by: ParkedBy | None
     """Who or what parked the gate; None if it is open."""
     reason: str
-    """Reason of the failure that parked it, or of the last failure."""
+    """The reason of the failure that parked the gate, or of the last failure."""
     message: str
     since_at: datetime | None
     """When the gate entered this state; None if it has never changed."""
@@ -150,14 +150,15 @@ class UpstreamStatus:
     next_probe_at: datetime | None
     """When one task may next try a parked gate; None if no task may."""
     description: str
-    """A sentence on the gate's state, or on why its tasks are blocked."""
+    """A sentence about the gate's state, or why its tasks are blocked."""
     limits: Mapping[str, float]
-    """The limits that are set, by their names in `app.upstream(…)`."""
+    """The limits that are set, by the names of the parameters of `app.upstream(…)`."""
     limits_set_by_person: tuple[str, ...]
-    """Limits that a person has set; they override the code until they follow it again."""
+    """The limits that a person has set. They override the code until they follow it again."""
     provider_limits: tuple[ProviderLimit, ...]
     in_flight: int
-    """Calls in flight: each run counts as one, plus its parallel calls and the calls outside runs."""
+    """How many calls are in flight: each run counts as one; further parallel calls and calls outside runs are
+    added."""
     ready: int
     paced: int
     blocked: int
@@ -169,15 +170,15 @@ class RetryBudgetStatus:
     """One retry budget in its present window."""
 
     upstream: str | None
-    """None for the budget of the whole system."""
+    """The upstream; None for the budget of the whole system."""
     amount: float
-    """Re-runs that it allows in a window."""
+    """How many re-runs the budget allows in a window."""
     window_seconds: float
     used: int
-    """Re-runs since `used_since_at`."""
+    """How many re-runs started since `used_since_at`."""
     used_since_at: datetime
     held: int
-    """Due tasks that wait because this budget is used up."""
+    """How many due tasks wait because this budget is used up."""
     next_at: datetime
     """When the next re-run may start."""
 
@@ -266,7 +267,7 @@ def dead_letter_of_task(row: TaskRow, result: StoredResult | None) -> DeadLetter
 
     Args:
         row: The row.
-        result: What the row does not hold: the class of its error, and its fingerprint.
+        result: The fields that the row lacks: the class of the error, and the fingerprint.
     """
     return DeadLetter(
         task_id=row.id,

@@ -1,7 +1,7 @@
-"""Sends the messages that are due. At least once: a message is marked as sent after its receiver accepted it.
+"""Sends the messages that are due, each at least once.
 
-A process that is killed in between leaves the message claimed. When the claim has run out, another one sends
-it again, with the same id.
+A message is marked as sent after its receiver accepted it. A process that is killed in between leaves the
+message claimed. When the claim has run out, another process sends the message again with the same id.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ log = logging.getLogger("tidegate.alerts")
 
 BATCH = 50
 GIVE_UP_SECONDS = 3 * 86_400.0
-"""A message that is not delivered for this long is given up."""
+"""How long the delivery of a message is tried before it is given up."""
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 15.0, 3_600.0
 _LEASE_MARGIN_SECONDS = 5.0
 _PING_SECONDS = 10.0
 
 
 class Delivery:
-    """Sends due messages by the sinks that this process knows.
+    """Sends due messages to the sinks that this process knows.
 
     Args:
-        store: Has the messages.
+        store: Holds the messages.
         settings: The sinks.
         clock: Seconds since the epoch, for signatures.
         rng: For jitter.
@@ -50,13 +50,13 @@ class Delivery:
         self._sinks = {sink.name: sink for sink in settings.sinks}
         self._lease = max((_timeout(sink) for sink in settings.sinks), default=0.0) + _LEASE_MARGIN_SECONDS
         self.commands = CommandRunner()
-        """Runs the programs of command sinks."""
+        """The runner of the programs of command sinks."""
 
     async def send_due(self) -> bool:
-        """Send what is due, one batch. Return whether there may be more to do at once.
+        """Send one batch of due messages. Return whether there may be more to do at once.
 
         Raises:
-            StoreError: The store is unreachable. What was sent since may be sent again.
+            StoreError: The store is unreachable. Messages sent in this batch may be sent again.
         """
         disabled = {each.name: each.target for each in await self._store.list_disabled_sinks()}
         usable = [name for name, sink in self._sinks.items() if disabled.get(name) != _target(sink)]
@@ -65,7 +65,7 @@ class Delivery:
         return len(claimed) == BATCH
 
     async def ping(self) -> None:
-        """Call the dead-man URL, if there is one. A failure is logged."""
+        """Call the dead-man URL, if there is one; log a failure."""
         url = self._settings.ping_url
         if url is None:
             return
@@ -114,7 +114,7 @@ class Delivery:
         await self._store.retry_notice(notice.id, error.why, seconds=wait)
 
     def _wait(self, attempts: int, asked: float | None) -> float:
-        """Return the seconds until the next attempt: twice as long each time, and what the receiver asks."""
+        """Return the seconds until the next attempt: twice as many each time, at least what is asked."""
         seconds = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0 ** min(attempts - 1, 20))
         return max(seconds * (0.8 + 0.4 * self._rng.random()), asked or 0.0)
 

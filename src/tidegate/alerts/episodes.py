@@ -1,7 +1,7 @@
-"""Decides which episodes begin, open and end. Pure.
+"""Decides which episodes begin, open and end. Pure. A condition must hold for a while before its alert opens.
 
-A condition must hold for a while before its alert opens. The value must stay clearly below the limit for a
-while before it ends. So a value that moves around its limit opens one alert, not many.
+The value must stay clearly below the limit for a while before the alert ends. So a value that moves around
+its limit opens one alert, not many.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Changes:
     saved: list[Episode] = field(default_factory=list)
     """New and changed episodes."""
     dropped: list[Episode] = field(default_factory=list)
-    """Pending ones whose condition does not hold any more."""
+    """Pending episodes whose condition does not hold any more."""
     opened: list[Episode] = field(default_factory=list)
-    """Those whose opening must be sent now."""
+    """Episodes whose opening must be sent now."""
     ended: list[Episode] = field(default_factory=list)
-    """Those whose end must be sent now."""
+    """Episodes whose end must be sent now."""
 
 
 def apply_pass(
@@ -49,8 +49,8 @@ def apply_pass(
         rules: The settings by rule.
         mutes: The mutes in force.
         now: The present moment.
-        longest_gap: Seconds. After a longer time without a pass nobody knows what happened in between, so
-            the time for which a condition held, or did not, starts again.
+        longest_gap: Seconds. After a longer time without a pass it is unknown what happened in between, so
+            the time for which a condition held, or did not hold, starts again.
         make_id: Makes the id of a new episode.
     """
     changes = Changes()
@@ -155,7 +155,7 @@ def _apply_to_open(
 
 
 def _continues(episode: Episode, now: float, longest_gap: float) -> bool:
-    """Return whether the last pass was not long ago. A clock that was set back starts the time again too."""
+    """Return whether the last pass was recent. A clock that was set back also starts the time again."""
     return 0.0 <= now - episode.last_at <= longest_gap
 
 

@@ -33,14 +33,14 @@ class EvaluatedPass:
 async def evaluate_if_due(
     store: Store, settings: AlertSettings, *, evaluator: str, make_id: Callable[[], str]
 ) -> EvaluatedPass | None:
-    """Make a pass if one is due and no other process makes it; None otherwise.
+    """Make a pass if one is due and no other process makes it; return None otherwise.
 
-    A process that dies in a pass holds nothing: the next pass is due an interval after this one began.
+    A process that dies in a pass blocks nothing: the next pass is due one interval after this one began.
 
     Args:
         store: The store.
         settings: The rules and the sinks.
-        evaluator: This process, for people.
+        evaluator: A description of this process for people.
         make_id: Makes the id of a new episode.
 
     Raises:
@@ -79,7 +79,7 @@ async def evaluate_if_due(
 
 
 async def _usual(store: Store, begun: AlertPass, muted: Collection[str]) -> tuple[Usual, str | None]:
-    """Return what is usual, and its JSON if it was computed now."""
+    """Return the usual values, and their JSON if they were computed now."""
     usual = usual_from_json(begun.usual_json)
     if usual is not None and is_current(begun.usual_at, begun.at):
         return usual, None

@@ -23,9 +23,9 @@ _MOST_CHARACTERS = 500
 
 
 def describe(episode: Episode) -> str:
-    """Return what an alert is about, in one line with its number and limit."""
+    """Return one line that describes an alert, with its number and limit."""
     rule = RULES.get(episode.rule)
-    if rule is None:  # a newer version opened it
+    if rule is None:  # a newer version of Tidegate opened the alert
         return one_line(f"{episode.rule} {episode.subject}: {episode.value:g}, limit {episode.threshold:g}")
     text = rule.describe(episode.subject, episode.value)
     limit = "" if episode.threshold == 0 else f" (limit {format_value(rule.unit, episode.threshold)})"
@@ -34,7 +34,7 @@ def describe(episode: Episode) -> str:
 
 
 def command_of(episode: Episode) -> str:
-    """Return the command that shows more."""
+    """Return the command that shows more about an alert."""
     rule = RULES.get(episode.rule)
     return "tidegate status" if rule is None else one_line(rule.show_command(episode.subject))
 
@@ -52,7 +52,7 @@ def text_of(episode: Episode) -> str:
 
 
 def notices_of(opened: Iterable[Episode], ended: Iterable[Episode], sinks: Sequence[Sink]) -> list[NewNotice]:
-    """Return one notice for each sink that gets alerts. Their ids follow from what they say."""
+    """Return one notice for each sink that gets alerts. The id of a notice is derived from its content."""
     return [
         notice(each.name, episode.id, kind, alert_body(kind, episode))
         for kind, episodes in ((OPENED, opened), (ENDED, ended))
@@ -63,7 +63,7 @@ def notices_of(opened: Iterable[Episode], ended: Iterable[Episode], sinks: Seque
 
 
 def notice(sink: str, about: str, kind: str, body: str) -> NewNotice:
-    """Return a notice. The same message to the same sink has the same id, however often it is made."""
+    """Return a notice. The same message to the same sink always has the same id."""
     digest = hashlib.sha256(f"{sink}\0{about}\0{kind}".encode()).hexdigest()
     return NewNotice(f"msg_{digest[:32]}", sink, about, kind, body)
 
@@ -92,13 +92,13 @@ def alert_body(kind: str, episode: Episode) -> str:
 
 
 def test_body(now: float) -> str:
-    """Return the JSON of a message with which a person tries a sink."""
+    """Return the JSON of a test message for a sink."""
     text = "[test] Tidegate can send alerts here; nothing is wrong"
     return body_of(TEST, now, {"text": text, "severity": str(Severity.WARNING)})
 
 
 def body_of(kind: str, at: float, data: dict[str, Any]) -> str:
-    """Return the JSON of a message as Standard Webhooks has it: type, timestamp and data."""
+    """Return the JSON of a message in the form of Standard Webhooks: type, timestamp and data."""
     return msgspec.json.encode({"type": kind, "timestamp": moment(at), "data": data}).decode()
 
 
@@ -111,7 +111,7 @@ def _finite(value: float) -> float | None:
 
 
 def moment(at: float | None) -> str | None:
-    """Return a moment as messages have it: ISO 8601 in UTC; None for None."""
+    """Return a moment in the form of the messages: ISO 8601 in UTC; None for None."""
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""The numbers that the rules look at, read at one moment. Plain values."""
+"""The numbers that the rules check, read at one moment. Plain values."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ WINDOW_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RunTimes:
-    """The p95 run time of a period, and of the period it is compared with."""
+    """The p95 run time of a period, and of the period with which it is compared."""
 
     runs: int
-    """Runs that ended in the last ten minutes."""
+    """How many runs ended in the last ten minutes."""
     p95: float | None
-    """Seconds; None without runs."""
+    """The p95 run time of the last ten minutes in seconds; None without runs."""
     usual_runs: int
     usual_p95: float | None
-    """The same over the last week, without the last hour."""
+    """The p95 run time of the last week without the last hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,21 @@ class ObservedQueue:
 
     name: str
     runnable: int = 0
-    """Tasks that may start now or at the pace of their limits."""
+    """How many tasks may start now or as soon as a limit allows."""
     oldest_seconds: float = 0.0
-    """How long the oldest of them has been ready."""
+    """How long the oldest runnable task has been ready."""
     drain_seconds: float | None = 0.0
-    """The estimate; infinity if it will never drain, None if it is unknown or all tasks are blocked."""
+    """Estimated seconds until the queue is drained: infinity for never, None if unknown or all tasks are
+    blocked."""
     drain_why: str = ""
-    """What decides the estimate."""
+    """What decides the drain estimate."""
     runs: int = 0
-    """Runs that succeeded or failed in the last ten minutes."""
+    """How many runs succeeded or failed in the last ten minutes."""
     failed_runs: int = 0
     deaths: int = 0
     """In the last ten minutes, without those of muted groups of failures."""
     surge_limit: float = 0.0
-    """Up to how many deaths they do not surge, by what is usual; 0 if that is unknown."""
+    """How many deaths are still no surge, by the usual numbers; 0 if that is unknown."""
     surge_why: str = ""
 
 
@@ -52,7 +53,7 @@ class Unserved:
     """Ready tasks that no live worker runs."""
 
     subject: str
-    """The queue, if no live worker serves it; else the function."""
+    """The queue, if no live worker serves it; otherwise the function."""
     tasks: int
     why: str
 
@@ -66,7 +67,7 @@ class ObservedUpstream:
     """Whether something other than a person has parked its gate."""
     reason: str = ""
     waiting: int = 0
-    """Its tasks that are ready or wait for their next run."""
+    """How many of its tasks are ready or wait for their next run."""
     times: RunTimes | None = None
 
 
@@ -87,7 +88,7 @@ class ObservedSchedule:
 
     name: str
     missed: int
-    """Ticks that were missed in the last ten minutes, and one for a tick that nothing has fired."""
+    """Missed ticks of the last ten minutes, plus one if a tick is late because no process fired it."""
     detail: str = ""
 
 
@@ -96,17 +97,17 @@ class ObservedBudget:
     """One retry budget."""
 
     name: str
-    """The upstream; `system` for the budget of the whole system."""
+    """The name of the upstream; `system` for the budget of the whole system."""
     held: int
-    """Due tasks that it holds back."""
+    """How many due tasks the budget holds back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything that one pass looks at."""
+    """Everything that one pass checks."""
 
     at: float
-    """By the store's clock."""
+    """When it was read, by the store's clock."""
     queues: Sequence[ObservedQueue] = ()
     unserved: Sequence[Unserved] = ()
     functions: Sequence[tuple[str, RunTimes]] = ()

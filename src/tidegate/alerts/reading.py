@@ -1,4 +1,4 @@
-"""Reads the numbers that the rules look at. Nothing here scans what is finished."""
+"""Reads the numbers that the rules check. Nothing here scans the finished tasks."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ from tidegate.store.rows import QueueStats
 from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
 
 _OVERDUE_SECONDS = 120.0
-"""A tick that nothing has fired for this long is late: firing takes seconds where a process does it."""
+"""How long after its time a tick that no process fired is late. Firing takes seconds where a process does
+it."""
 _MOST_SCHEDULES = 100
 _NAMES_SHOWN = 3
 _BY_PEOPLE = (TickReason.PAUSED, TickReason.REMOVED)
-"""Reasons for which a tick is missed because a person wanted it so."""
+"""The reasons of ticks that were missed because a person wanted it."""
 SYSTEM = "system"
 """The name of the retry budget of the whole system."""
 
@@ -53,15 +54,15 @@ SYSTEM = "system"
 async def read_observation(
     store: Store, now: float, usual: Usual, *, muted: Collection[str], runs: int, calls: int
 ) -> Observation:
-    """Read everything that one pass looks at.
+    """Read everything that one pass checks.
 
     Args:
         store: The store.
-        now: The present moment, by its clock.
-        usual: What is usual.
+        now: The present moment, by the store's clock.
+        usual: The usual values.
         muted: The fingerprints of muted groups of failures.
-        runs: Tasks that ran more often than this are read.
-        calls: Tasks that made more calls than this are read.
+        runs: Read the tasks that ran more often than this.
+        calls: Read the tasks that made more calls than this.
     """
     counts = await read_counts(store, now - WINDOW_SECONDS, now + 60.0)
     muted_deaths = await count_muted_deaths(store, muted, now - WINDOW_SECONDS, now + 60.0)
@@ -182,7 +183,7 @@ def _upstreams(
 def find_lost_workers(workers: Iterable[WorkerEnd], now: float) -> list[ObservedPool]:
     """Return the pools that lost a worker in the last ten minutes, or whose last worker was lost.
 
-    A worker that ends in an orderly way is not lost. So a pool that was scaled to nothing is not returned.
+    A worker that ends in an orderly way is not lost. So a pool that was scaled to zero is not returned.
     """
     pools: dict[str, list[WorkerEnd]] = defaultdict(list)
     for worker in workers:
@@ -204,7 +205,7 @@ def find_lost_workers(workers: Iterable[WorkerEnd], now: float) -> list[Observed
 
 
 def _lost_at(worker: WorkerEnd, now: float) -> float | None:
-    """Return when a worker was lost; None if it was not."""
+    """Return when a worker was lost; None if it was not lost."""
     if worker.retired_at is not None:
         return worker.retired_at if worker.is_lost else None
     return worker.expires_at if worker.expires_at <= now else None
@@ -228,7 +229,7 @@ async def _read_schedules(store: Store, now: float) -> list[ObservedSchedule]:
         if late > _OVERDUE_SECONDS:
             missed[due.row.name] += 1
             details[due.row.name] = (
-                f"a tick has been due for {format_duration(late)}, and nothing has fired it"
+                f"a tick has been due for {format_duration(late)}, and no process has fired it"
             )
     return [ObservedSchedule(name, ticks, details[name]) for name, ticks in missed.items()]
 

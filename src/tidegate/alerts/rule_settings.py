@@ -1,4 +1,4 @@
-"""The settings of one rule. Plain values, checked on creation."""
+"""The settings of one rule. The values are checked when they are created."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Unit(StrEnum):
     SHARE = "share"
     """0 to 1, shown as percent."""
     FACTOR = "factor"
-    """How many times as much as usual."""
+    """A multiple of what is usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +32,23 @@ class RuleSettings:
     """The condition holds while the value is above this."""
     severity: Severity = Severity.WARNING
     clear: float = 0.8
-    """An alert ends when the value is at most this share of the limit, for `clear_seconds`."""
+    """An alert ends after the value was at most this share of the limit for `clear_seconds`."""
     hold_seconds: float = 0.0
-    """How long the condition must hold before the alert opens: the setting `for`."""
+    """The setting `for`: how many seconds the condition must hold before the alert opens."""
     clear_seconds: float = 120.0
     minimum: int = 0
-    """With fewer runs the value says too little, so the condition does not hold: the setting `min_runs`."""
+    """The setting `min_runs`: with fewer runs the value means too little, so the condition does not hold."""
     is_enabled: bool = True
     subjects: Mapping[str, RuleSettings] = field(default_factory=dict)
-    """Other settings for single subjects: a queue, an upstream…"""
+    """Different settings for single subjects, such as a queue or an upstream."""
 
     def of(self, subject: str) -> RuleSettings:
-        """Return the settings that hold for a subject."""
+        """Return the settings that apply to a subject."""
         return self.subjects.get(subject, self)
 
 
 RULE_KEYS = ("limit", "severity", "clear", "for", "clear_for", "min_runs", "enabled")
-"""The settings of a rule, as they are written."""
+"""The settings of a rule, by the names that users write."""
 
 
 def change_rule(place: str, rule: RuleSettings, values: Mapping[str, Any], *, unit: Unit) -> RuleSettings:
@@ -58,7 +58,7 @@ def change_rule(place: str, rule: RuleSettings, values: Mapping[str, Any], *, un
         place: The rule's name, for errors.
         rule: The settings so far.
         values: The changes, by the keys of `RULE_KEYS`. Durations may be text.
-        unit: What `limit` is.
+        unit: The unit of `limit`.
 
     Raises:
         OptionError: A value is not allowed.

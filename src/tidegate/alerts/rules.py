@@ -1,6 +1,7 @@
-"""The rules: what each measures, its default settings, and how its alert reads. Pure.
+"""The rules: what each one measures, its default settings, and the text of its alert. Pure.
 
-Each rule has a section of its name in `docs/how-to/alerts.md`: what it means, what to look at, what to do.
+Each rule has a section of its name in `docs/how-to/alerts.md`: what the alert means, what to check, what to
+do.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DATABASE = "database"
 
 
 class SubjectKind(StrEnum):
-    """What a rule is about."""
+    """The kind of thing that a rule measures."""
 
     QUEUE = "queue"
     FUNCTION = "function"
@@ -45,11 +46,11 @@ class Measurement(NamedTuple):
     subject: str
     value: float
     detail: str = ""
-    """One more sentence for people."""
+    """A further sentence for people."""
     runs: float = math.inf
     """How many runs the value comes from."""
     least_limit: float = 0.0
-    """The limit is at least this: what is usual may be higher than the setting."""
+    """The lowest limit that applies: the usual value may be higher than the limit in the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +61,16 @@ class Rule:
     about: SubjectKind
     unit: Unit
     summary: str
-    """What the condition is, in a few words."""
+    """The condition in a few words."""
     text: str
-    """What an alert says about its subject; `{value}` is the value with its unit."""
+    """The text of an alert about its subject; `{value}` is the value with its unit."""
     command: str
-    """The command that shows more; `{subject}` is the subject."""
+    """The command that shows more about the alert; `{subject}` is the subject."""
     measure: Callable[[Observation], Iterable[Measurement]]
     defaults: RuleSettings
 
     def describe(self, subject: str, value: float) -> str:
-        """Return one sentence without its end: `queue emails: 1,200 tasks wait`."""
+        """Return a sentence without a full stop, such as `queue emails: 1,200 tasks wait`."""
         name = subject if self.about in (SubjectKind.SERVER, SubjectKind.WORK) else f"{self.about} {subject}"
         return f"{name}: {self.text.format(value=format_value(self.unit, value))}"
 
@@ -79,7 +80,7 @@ class Rule:
 
 
 def format_value(unit: Unit, value: float) -> str:
-    """Return a value with its unit: `12 min`, `35%`, `3.2 times`, `1,200`."""
+    """Return a value with its unit, such as `12 min`, `35%`, `3.2 times`, `1,200`."""
     match unit:
         case Unit.SECONDS:
             return format_duration(value) if math.isfinite(value) else "no end in sight"
@@ -125,9 +126,9 @@ def _dead_surge(seen: Observation) -> Iterable[Measurement]:
 
 
 _USUAL_RUNS = 200
-"""With fewer runs in the last week nothing is usual."""
+"""With fewer runs than this in the last week there is no usual run time."""
 _SHORT_SECONDS = 1.0
-"""A p95 below this is never slow: it would be the noise of short tasks."""
+"""A p95 below this never counts as slow: for short tasks it would be noise."""
 
 
 def _slowness(name: str, times: RunTimes) -> Iterable[Measurement]:

@@ -15,7 +15,7 @@ INTERVAL_SECONDS = 15.0
 
 
 def default_rules() -> dict[str, RuleSettings]:
-    """Return the settings of every rule that nothing changes."""
+    """Return the default settings of every rule."""
     return {name: rule.defaults for name, rule in RULES.items()}
 
 
@@ -29,8 +29,8 @@ class AlertSettings:
     rules: Mapping[str, RuleSettings] = field(default_factory=default_rules)
     sinks: tuple[Sink, ...] = (LogSink("log"),)
     allowed_hosts: tuple[str, ...] = ()
-    """Hosts that sinks may reach although their address is private: names, addresses or networks."""
+    """Hosts with private addresses that sinks may reach: names, addresses or networks."""
     daily_summary: DailyTime | None = field(default_factory=DailyTime)
-    """When the deaths of a day are reported to the sinks; None: never."""
+    """When the dead tasks of a day are reported to the sinks; None for never."""
     ping_url: str | None = field(default=None, repr=False)
-    """An address that is called once a minute while passes are made: a dead-man switch."""
+    """A URL that is called once a minute while passes are made: a dead-man switch."""

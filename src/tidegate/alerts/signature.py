@@ -13,7 +13,10 @@ LEAST_BYTES, MOST_BYTES = 24, 64
 
 
 def decode_secret(text: str) -> bytes | None:
-    """Return the key of a secret, `whsec_` and base64 of 24 to 64 bytes; None if it is not one."""
+    """Return the key of a secret: `whsec_` and base64 of 24 to 64 bytes.
+
+    Return None if the text is no secret.
+    """
     if not text.startswith(PREFIX):
         return None
     try:
@@ -24,7 +27,7 @@ def decode_secret(text: str) -> bytes | None:
 
 
 def sign(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
-    """Return the header `webhook-signature`: one signature for each secret, so that one can be replaced.
+    """Return the header `webhook-signature`: one signature for each secret, so that a secret can be replaced.
 
     Args:
         secrets: Valid secrets.

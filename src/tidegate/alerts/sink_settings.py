@@ -1,6 +1,6 @@
-"""The settings of sinks: where messages are sent. Plain values, checked on creation.
+"""The settings of sinks: where messages are sent. The values are checked when they are created.
 
-No secret is in their repr.
+No repr shows a secret.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.errors import OptionError
 _SECRET_FIX = "use whsec_ and base64 of 24 to 64 random bytes: openssl rand -base64 32"  # noqa: S105 - an advice
 _LONGEST_SECONDS = 60.0
 FINAL_STATES = ("dead", "succeeded", "cancelled")
-"""The states about which a sink can get messages of tasks."""
+"""The final states of tasks about which a sink can get messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class TaskMessages:
     """Which tasks a sink gets messages about, when they become final."""
 
     states: tuple[str, ...] = ()
-    """Empty: no messages about tasks."""
+    """The final states to report; empty: no messages about tasks."""
     queues: tuple[str, ...] = ()
-    """Empty: of every queue."""
+    """The queues whose tasks are reported; empty: every queue."""
     functions: tuple[str, ...] = ()
-    """Empty: of every function."""
+    """The functions whose tasks are reported; empty: every function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class LogSink:
 
     @property
     def target(self) -> str:
-        """What the sink is for people, without secrets."""
+        """A description of the sink for people, without secrets."""
         return "the log"
 
 
@@ -57,7 +57,8 @@ class WebhookSink:
     name: str
     url: str = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
-    """Each signs, so that a receiver can be moved from one to the next without a gap."""
+    """Every secret signs each message, so that a receiver can move from one secret to the next without a
+    gap."""
     timeout: float
     sends_alerts: bool = True
     tasks: TaskMessages = TaskMessages()
@@ -87,7 +88,7 @@ class WebhookSink:
 
     @property
     def target(self) -> str:
-        """What the sink is for people, without secrets: the server only."""
+        """A description of the sink for people, without secrets: the server only."""
         return _server_of(self.url)
 
 
@@ -126,7 +127,7 @@ class SlackSink:
 
     @property
     def target(self) -> str:
-        """What the sink is for people, without secrets: the server only."""
+        """A description of the sink for people, without secrets: the server only."""
         return _server_of(self.url)
 
 
@@ -171,7 +172,7 @@ class CommandSink:
 
     @property
     def target(self) -> str:
-        """What the sink is for people, without secrets: the program only."""
+        """A description of the sink for people, without secrets: the program only."""
         return self.command[0]
 
 
@@ -179,7 +180,7 @@ Sink = LogSink | WebhookSink | SlackSink | CommandSink
 
 
 def target_hash(url: str) -> str:
-    """Return a hash that says whether an address is the same as before, and not which one it is."""
+    """Return a hash that shows whether an address has changed, without the address itself."""
     return hashlib.sha256(url.encode()).hexdigest()
 
 
@@ -187,7 +188,8 @@ def read_url(place: str, url: str) -> str:
     """Return the URL of an HTTP server.
 
     Raises:
-        OptionError: It is none. The message does not contain it, because its path may be a secret.
+        OptionError: The value is no such URL. The message does not contain it, because its path may be a
+            secret.
     """
     try:
         parts = urlsplit(url if isinstance(url, str) else "")

@@ -1,11 +1,11 @@
 """Messages about tasks that became final, for the sinks that want them.
 
-Each pass reads from where the last one stopped reading, and a little more: a transaction may commit after its
-moment. The message's id follows from task, run and sink, so what is read twice is stored once. The
-messages are stored with the end of the pass, all or nothing, so none is lost if the process dies.
+Each pass reads from where the last one stopped reading, and a little more: a task's transaction may commit
+after the end that it records. The id of a message is derived from task, run and sink, so what is read twice
+is stored once. All messages of a pass are stored together with its end, so none is lost if the process dies.
 
-The first pass reads the same little more, so that a task that ends before it, in the first seconds of a new
-installation, is sent too. A sink that is set up later gets as much.
+The first pass also reads a little from before it, so that a task that ended in the first seconds of a new
+installation is sent too. A sink that is set up later also gets that much.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tidegate.store.alert_rows import NewlyFinalTask, NewNotice
 from tidegate.store.protocol import Store
 
 OVERLAP_SECONDS = 120.0
-"""Longer than any transaction that ends a run may take."""
+"""How many seconds before the last pass are read again: more than any transaction that ends a run may
+take."""
 _PAGE = 1_000
 
 
@@ -29,8 +30,8 @@ async def read_task_messages(
     """Return the messages about tasks that became final.
 
     Args:
-        store: Has the tasks.
-        sinks: Those that want none cost nothing.
+        store: Holds the tasks.
+        sinks: The sinks. A sink that wants no messages about tasks costs nothing.
         since: Up to when the last pass has read; None if there was none: nothing older than the overlap is
             sent. A moment ahead of `now` comes from a clock that was set back, and counts as `now`.
         now: The present moment.

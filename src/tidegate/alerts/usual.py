@@ -1,6 +1,7 @@
-"""What is usual: run times of the last week, and deaths at the same hours of earlier days.
+"""The usual values: run times of the last week, and deaths at the same hours of earlier days.
 
-It is computed once an hour and stored with the passes, so that a pass reads one row instead of a week.
+They are computed once an hour and stored with the passes, so that a pass reads one row instead of a week of
+counters.
 """
 
 from __future__ import annotations
@@ -18,34 +19,34 @@ from tidegate.store.history_rows import HistoryRange, StatisticsRow
 from tidegate.store.protocol import Store
 
 HOUR_SECONDS = 3_600.0
-"""What was computed is used until the hour is over."""
+"""Computed values are used until the hour in which they were computed is over."""
 _WEEK_SECONDS = 7 * 86_400.0
 _PERIOD_MINUTES = 10
 _ONE_PERIOD_MINUTES = 10_080
-"""Longer than any range that is read here, so that a channel has two rows at most."""
+"""A step longer than any range that is read here, so that each channel has two rows at most."""
 
 Times = dict[int, int]
-"""Number of runs by bucket of their run time."""
+"""The number of runs in each bucket of run times."""
 
 
 class Usual(msgspec.Struct, frozen=True):
-    """What is usual, as it is stored."""
+    """The usual values, as they are stored."""
 
     functions: dict[str, Times] = {}
     upstreams: dict[str, Times] = {}
     periods: list[int] = []
-    """The minutes of the earlier periods with which deaths are compared."""
+    """The lengths, in minutes, of the earlier periods with which deaths are compared."""
     periods_name: str = ""
     deaths: dict[str, list[tuple[int, int]]] = {}
-    """By queue: for each of these periods, how many tasks died and how many ended."""
+    """For each queue and each of these periods, how many tasks died and how many ended."""
 
     def to_json(self) -> str:
-        """Return it as it is stored."""
+        """Return the values as they are stored."""
         return msgspec.json.encode(self).decode()
 
 
 def usual_from_json(text: str) -> Usual | None:
-    """Return what was stored; None if there is nothing, or nothing that this version can read."""
+    """Return the stored values; None if there are none, or this version cannot read them."""
     try:
         return msgspec.json.decode(text, type=Usual) if text else None
     except msgspec.DecodeError:
@@ -70,7 +71,7 @@ async def read_usual(store: Store, now: float, muted: Collection[str]) -> Usual:
 
 
 def is_current(computed_at: float | None, now: float) -> bool:
-    """Return whether what was computed then is still used: in the same hour."""
+    """Return whether values computed at that time are still used: in the same hour."""
     return computed_at is not None and computed_at // HOUR_SECONDS == now // HOUR_SECONDS
 
 
@@ -94,10 +95,10 @@ async def _read_deaths(
 
 
 def surge_of(usual: Usual, queue: str, *, minutes: float, deaths: int, ended: int) -> tuple[float, str]:
-    """Return up to how many deaths a queue does not surge, by what is usual, and why; 0 if that is unknown.
+    """Return how many deaths of a queue are still no surge, by the usual values, and why; 0 if unknown.
 
-    They surge in count, and in share of the tasks that ended: twice the traffic has twice the deaths, and no
-    surge. The share does not count if so few tasks ended that no share could surge.
+    In a surge both the count of deaths and their share of the ended tasks are high: twice the traffic with
+    twice the deaths is no surge. The share is ignored if so few tasks ended that no share could surge.
     """
     if not usual.periods:
         return 0.0, ""
@@ -129,7 +130,7 @@ def times_by_upstream(rows: Iterable[StatisticsRow]) -> dict[str, Times]:
 
 
 def compare_times(now: Times, usual: Times) -> RunTimes:
-    """Return the p95 of both."""
+    """Return the p95 run times of both periods."""
     return RunTimes(
         sum(now.values()),
         estimate_percentile(now, 0.95),

@@ -1,6 +1,6 @@
-"""The summary of one day of deaths, against the day before.
+"""The summary of the dead tasks of one day, compared with the day before.
 
-It names functions, reasons, error classes and frames, and no message of an error: those may be private.
+It names functions, reasons, error classes and frames, but no messages of errors, which may be private.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class DeathChange:
-    """How many tasks died of one reason or in one function, against the day before."""
+    """How many tasks died of one reason or in one function, compared with the day before."""
 
     name: str
     deaths: int
@@ -38,32 +38,32 @@ class SummaryGroup:
 
     fingerprint: str
     error_class: str
-    """Empty if no exception was raised."""
+    """The class of the exception; empty if no exception was raised."""
     frame: str
     """The innermost frame of the application's code; empty if there is none."""
     deaths: int
-    """In the time that the list covers."""
+    """How many tasks died in the time that the list covers."""
 
 
 @dataclass(frozen=True, slots=True)
 class DailySummary:
-    """What died in 24 hours. Moments are seconds since the epoch."""
+    """The tasks that died in 24 hours. Moments are seconds since the epoch."""
 
     since: float
     until: float
     deaths: int
     day_before: int
-    """Deaths in the 24 hours before."""
+    """How many tasks died in the 24 hours before."""
     reasons: tuple[DeathChange, ...]
     functions: tuple[DeathChange, ...]
     surges: tuple[str, ...]
     """A sentence for each function whose deaths surge over the day."""
     new: tuple[SummaryGroup, ...]
-    """Groups without a death in the 35 days before."""
+    """Groups of failures without a death in the 35 days before."""
     reopened: tuple[SummaryGroup, ...]
-    """Groups that were resolved, and of which a task has died since."""
+    """Resolved groups of which a task has died since."""
     unresolved: tuple[SummaryGroup, ...]
-    """Open groups with a death in the last seven days, by these deaths. 1,000 at most."""
+    """Open groups with a death in the last seven days, the most deaths first; 1,000 at most."""
 
     @property
     def is_empty(self) -> bool:
@@ -77,7 +77,7 @@ class DailySummary:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The summary for a terminal: the sum, then a line for each list that is not empty."""
+        """The summary for a terminal: the total, then a line for each list that is not empty."""
         parts = [f"{counted(self.deaths, 'death')} in 24 h, {self.day_before:,} the day before"]
         for name, changes in (("by reason", self.reasons), ("by function", self.functions)):
             shown = [f"{each.name} {each.deaths} (before: {each.day_before})" for each in changes[:_SHOWN]]
@@ -93,8 +93,8 @@ async def read_summary(store: Store, until: float) -> DailySummary:
     """Return the summary of the 24 hours before a moment.
 
     Args:
-        store: Where the counters are.
-        until: The end; usually now, or a moment not long ago.
+        store: Holds the counters.
+        until: The end of the 24 hours; usually now, or a recent moment.
     """
     since = until - DAY_SECONDS
     deaths = await store.count_deaths(HistoryRange(since, until), step_minutes=1)

@@ -1,4 +1,4 @@
-"""The states of groups of failures, read from what people said and from the last deaths."""
+"""The states of groups of failures, computed from what people marked and from the last deaths."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class GroupState:
 
     state: FailureState
     is_reopened: bool = False
-    """A task died of it after it was resolved."""
+    """A task died of the group's failure after the group was resolved."""
     marked_at: float | None = None
-    """When a person resolved or muted it last."""
+    """When a person last resolved or muted the group."""
     marked_by: str = ""
     note: str = ""
     until_at: float | None = None
-    """When a mute ends; None: never."""
+    """When the mute ends; None for never."""
 
 
 OPEN = GroupState(FailureState.OPEN)

@@ -22,16 +22,16 @@ from tidegate.store.protocol import Store
 log = logging.getLogger("tidegate.operations")
 
 PAGE_SIZE = 100
-"""Letters in one transaction. 500 at a time took a fifth of the rate of other tasks on SQLite."""
+"""The most letters in one transaction. Transactions of 500 slowed other tasks on SQLite by a fifth."""
 SILENT_PURGE_SECONDS = 60.0
-"""A purge that made no progress for this long has lost the process that ran it."""
+"""The process of a purge that made no progress for this long counts as lost."""
 
 
 class OperationRunner:
     """Takes the next step of every open operation.
 
-    It plans from what it has read. The store refuses a step if another process has advanced the operation
-    since, so no process has to lead.
+    The job plans each step from what it has read. The store refuses a step if another process has advanced
+    the operation since then, so no leader is needed.
 
     Args:
         store: Holds the operations.
@@ -40,7 +40,7 @@ class OperationRunner:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._broken: set[str] = set()
-        """Operations whose step failed, each logged once."""
+        """Operations whose step failed; each is logged once."""
 
     async def run_once(self) -> bool:
         """Take one step of each operation. Return whether some operation has more to do at once.
@@ -85,7 +85,7 @@ class OperationRunner:
     # --- the steps of a redrive ---
 
     async def _choose(self, operation: OperationRow) -> bool:
-        """Record one page of the letters that match, or the canary once all are recorded."""
+        """Record one page of the letters that match; once all are recorded, record the canary."""
         if operation.filter is None:
             return await self._pick_canary(operation)
         page = await self._store.list_dead_letters(operation.filter, after=operation.cursor, limit=PAGE_SIZE)
@@ -128,7 +128,7 @@ class OperationRunner:
         return await self._send(operation, facts)
 
     async def _send(self, operation: OperationRow, facts: FeedFacts) -> bool:
-        """Send one batch. Return whether it sent any, so that the next one may follow."""
+        """Send one batch. Return whether letters were sent, so that the next batch may follow."""
         workers = await load_live_workers(self._store, facts.now)
         plan = plan_batch(facts, workers, unfinished=operation.unfinished)
         sending = await self._store.send_letters(operation, plan.channels) if plan.channels else Sending()
@@ -173,7 +173,7 @@ def _judge(operation: OperationRow, facts: FeedFacts) -> Judgement:
 
 
 def _held_note(sending: Sending) -> str:
-    """Return what held letters back, for people; empty for nothing."""
+    """Return what held letters back, for people; empty if nothing did."""
     return {
         "": "",
         "retries": "retries of other tasks spend the retry budget first",

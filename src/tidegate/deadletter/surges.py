@@ -1,4 +1,4 @@
-"""Surges of deaths by function, queue, reason or fingerprint. The method is stated in `policy.surge`."""
+"""Surges of deaths by function, queue, reason or fingerprint. `policy.surge` describes the method."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.store.history_rows import WindowCounts, WindowDeaths
 from tidegate.store.protocol import Store
 
 SurgeBy = Literal["function", "queue", "reason", "fingerprint"]
-"""What the deaths are grouped by."""
+"""How the deaths are grouped."""
 SURGE_KEYS = get_args(SurgeBy)
 DEFAULT_WINDOW = "1h"
 MAX_WINDOW_SECONDS = 86_400.0
@@ -51,9 +51,9 @@ async def find_surges(
     """Compare the last hour's deaths with those of the same hours of earlier days, group by group.
 
     Args:
-        store: Where the counters are.
+        store: Holds the counters.
         by: A word of `SurgeBy`.
-        window: Length of the present period, a minute to a day.
+        window: The length of the present period: a minute to a day.
         queue: Only deaths in this queue.
         function: Only deaths of this function.
         reason: Only deaths with this reason.
@@ -110,7 +110,8 @@ def _minutes(window: Seconds) -> int:
 def _periods(windows: list[Window], counts: WindowCounts, by: str) -> dict[str, list[Deaths]]:
     """Return each group's deaths and ended tasks by window. The first window is the present one.
 
-    The ended tasks of a group are those of the functions (by queue: of the queues) in which it has died.
+    The ended tasks of a group are all that ended in the functions in which its tasks died (by queue: in the
+    queues).
     """
     deaths: dict[str, Counter[int]] = {}
     places: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""Named events: what the code below emits, and logs, metrics and traces subscribe to.
+"""Named events, which the engine emits and to which logs, metrics and traces subscribe.
 
 Subscribe with `app.on_event(RunFinished)`. A subscriber is called in the process, thread and `contextvars`
 context in which the event happens, so it must return quickly.

@@ -15,21 +15,21 @@ _log = logging.getLogger("tidegate.events")
 
 
 class EventBus:
-    """Subscribers by the type of their events.
+    """Holds the subscribers by the type of their events.
 
-    An event costs only what its subscribers do: code that emits asks `wants` first, and makes no event that
-    nobody subscribes to.
+    An event costs only what its subscribers do: code that emits calls `wants` first, and makes no event
+    without a subscriber.
     """
 
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], tuple[Callable[[Event], object], ...]] = {}
         self._failed: set[tuple[type[Event], int]] = set()
-        """The types of events and the ids of the subscribers whose error was logged."""
+        """The event types and subscriber ids whose error was logged."""
         self.exporters = Flusher()
-        """The exporters that subscribers send to."""
+        """The exporters to which subscribers send."""
 
     def subscribe(self, kind: type[E], subscriber: Callable[[E], object]) -> None:
-        """Have a function called with each event of a type, after the ones that subscribed before."""
+        """Call this function with each event of a type, after the functions that subscribed earlier."""
         known = self._subscribers.get(kind, ())
         self._subscribers[kind] = (*known, subscriber)  # type: ignore[arg-type]
 
@@ -48,7 +48,7 @@ class EventBus:
                 subscriber(event)
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # whatever it is, it must not end a run
+            except BaseException as error:  # no error of a subscriber may end a run
                 self._log_once(type(event), subscriber, error)
 
     def _log_once(

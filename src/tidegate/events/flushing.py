@@ -1,4 +1,4 @@
-"""Has exporters send what they hold, before a process ends without running `atexit` hooks."""
+"""Makes exporters send their data before a process ends without running `atexit` hooks."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Flusher:
         self._wanted = threading.Event()
 
     def add(self, flush: Callable[[], object]) -> None:
-        """Have a function called that sends what an exporter holds. It may block, and may raise."""
+        """Add a function that sends the data of an exporter. The function may block, and may raise."""
         self._exporters.append(flush)
 
     def flush(self, seconds: float) -> None:
-        """Send everything, and wait for it at most so long."""
+        """Send everything, and wait for at most this many seconds."""
         if self._exporters:
             thread = threading.Thread(target=self._flush, name="tidegate-flush", daemon=True)
             thread.start()
             thread.join(seconds)
 
     def flush_soon(self) -> None:
-        """Send everything in the background, from a thread that stays. Returns at once."""
+        """Send everything in the background, from a permanent thread. Returns at once."""
         if not self._exporters:
             return
         self._wanted.set()

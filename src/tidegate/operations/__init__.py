@@ -1,1 +1,1 @@
-"""The code that the command line, the HTTP API and the Python API share, most of it what operators do."""
+"""The code that the command line, the HTTP API and the Python API share; most of it serves operators."""

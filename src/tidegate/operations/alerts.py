@@ -37,18 +37,18 @@ from tidegate.store.alert_rows import (
 from tidegate.store.protocol import Store
 
 STALE_PASSES = 8.0
-"""If no pass was made for this many intervals, no process evaluates alerts."""
+"""After this many intervals without a pass, it is taken that no process evaluates alerts."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertOverview:
-    """All alerts, from one read."""
+    """All alerts, read at one moment."""
 
     at: float
-    """By the store's clock."""
+    """When the alerts were read, by the store's clock."""
     open: Sequence[Episode]
     pending: Sequence[Episode]
-    """Their condition holds, but not for long enough."""
+    """Alerts whose condition holds, but not for long enough yet."""
     ended: Sequence[Episode]
     mutes: Sequence[AlertMute]
     last_pass: LastPass
@@ -60,7 +60,7 @@ class AlertOverview:
         return is_muted(self.mutes, episode.rule, episode.subject)
 
     def is_stale(self, interval: float) -> bool:
-        """Return whether nothing evaluates alerts any more."""
+        """Return whether no process evaluates alerts any more."""
         finished = self.last_pass.finished_at
         return finished is None or self.at - finished > STALE_PASSES * interval
 
@@ -71,7 +71,7 @@ class AlertOverview:
 
 
 async def read_alerts(store: Store, *, ended: int = 0) -> AlertOverview:
-    """Return the alerts with at most `ended` ended ones."""
+    """Return the alerts; of the ended ones, at most `ended`."""
     current = await store.list_current_episodes()
     return AlertOverview(
         await store.now(),
@@ -86,7 +86,7 @@ async def read_alerts(store: Store, *, ended: int = 0) -> AlertOverview:
 
 
 async def check_alerts(store: Store, settings: AlertSettings) -> AlertOverview:
-    """Make a pass and send what is due, unless another process has just done so; return the alerts."""
+    """Make a pass and send due messages, unless another process has just done so; return the alerts."""
     rng = random.SystemRandom()
     make_id = IdMaker(lambda: time.time_ns() // 1_000_000, rng.getrandbits)
     evaluator = f"alerts check on {socket.gethostname()}, process {os.getpid()}"
@@ -100,7 +100,8 @@ async def mute(
 ) -> None:
     """Send nothing about a rule and subject, for a time or until `unmute`; `*` means all of them.
 
-    An alert that has been sent still gets its end. One that is open when the mute ends is sent then.
+    The end of an alert that was sent before is still sent. An alert that is open when the mute ends is sent
+    then.
 
     Raises:
         OptionError: There is no such rule.
@@ -112,7 +113,7 @@ async def mute(
 
 
 async def unmute(store: Store, rule: str, subject: str = ANY, *, by: str) -> bool:
-    """End a mute; return whether there was one."""
+    """End a mute; return whether there was a mute."""
     was_muted = await store.unmute_alerts(rule, subject)
     await record(store, by, "alert unmuted", f"{rule} {subject}", "unmuted" if was_muted else "was not muted")
     return was_muted
@@ -120,17 +121,19 @@ async def unmute(store: Store, rule: str, subject: str = ANY, *, by: str) -> boo
 
 @dataclass(frozen=True, slots=True)
 class SinkTrial:
-    """What became of a message with which a sink was tried."""
+    """The outcome of a test message to a sink."""
 
     sink: str
     target: str
-    """What the sink is, without secrets."""
+    """A description of the sink, without secrets."""
     error: str
-    """Why it was not delivered; empty if it was."""
+    """Why the message was not delivered; empty if it was."""
 
 
 async def try_sinks(store: Store, settings: AlertSettings, name: str | None = None) -> list[SinkTrial]:
-    """Send a test message to one sink, or to all. A sink that answered 410 and accepts it is used again.
+    """Send a test message to one sink, or to all.
+
+    A sink that answered 410 before is used again if it accepts the message.
 
     Raises:
         OptionError: There is no sink of that name.

@@ -1,4 +1,7 @@
-"""Operations on many dead letters: preview, start, abort, undo. Every redrive and purge is one."""
+"""Operations on many dead letters: preview, start, abort, undo.
+
+Every redrive and every purge is an operation.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,15 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, TaskFilter, TaskRow
 
 IMMEDIATE_IDS = 100
-"""A list of at most this many ids is redriven at once, in one transaction."""
+"""A list of at most this many ids is redriven immediately, in one transaction."""
 MOST_IDS = 10_000
 IN_DOUBT = "in_doubt"
-"""The reason of letters whose call was sent and has no recorded answer: it may have been processed."""
+"""The reason of letters whose call was sent and has no recorded response: the call may have been
+processed."""
 CHUNK_SIZE = 500
-"""Letters that a purge deletes in one transaction."""
+"""How many letters a purge deletes in one transaction."""
 PLAIN_SETTINGS = RedriveSettings()
-"""To the queue of each letter, counters from zero, and letters in doubt left out."""
+"""The default: each letter goes to its own queue, counters start from zero, letters in doubt are left out."""
 _TRIES = 20
 
 _make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
@@ -46,11 +50,11 @@ class RedrivePreview:
     """What a redrive would do."""
 
     letters: int
-    """Dead letters that would be sent."""
+    """How many dead letters would be sent."""
     in_doubt: int
-    """Letters that match and would be left out: their calls may have been processed."""
+    """How many matching letters would be left out, because their calls may have been processed."""
     canary: int
-    """How many of them would be sent first; 0 for a list that is sent at once."""
+    """How many letters would be sent first, as a canary; 0 for a list that is sent immediately."""
 
 
 def redrive_settings(
@@ -78,7 +82,7 @@ def redrive_settings(
 async def preview_redrive(
     store: Store, which: TaskFilter, settings: RedriveSettings = PLAIN_SETTINGS
 ) -> RedrivePreview:
-    """Count what a redrive of these letters would send, and change nothing."""
+    """Count the letters that a redrive would send, and change nothing."""
     matching = await store.count_dead_letters(which)
     doubts = 0
     if not settings.repeats_doubts and which.reason in (None, IN_DOUBT):
@@ -96,15 +100,15 @@ async def start_redrive(
     tenant: str | None = None,
     expect: int | None = None,
 ) -> OperationRow:
-    """Start a redrive of every letter that matches and is dead now. Maintenance advances it.
+    """Start a redrive of every letter that matches and is dead now. Maintenance then advances it.
 
     Args:
-        store: Where they are.
-        which: Which letters.
-        by: Who starts it.
-        own: Functions that the caller's application declares.
-        settings: How they are sent.
-        tenant: Whose operation it is; None: the operator's.
+        store: Holds the letters.
+        which: The filter of the letters.
+        by: Who starts the redrive.
+        own: The functions that the caller's application declares.
+        settings: How the letters are sent.
+        tenant: The tenant that owns the operation; None: the operator.
         expect: Refuse if more letters match than this.
 
     Raises:
@@ -142,22 +146,23 @@ async def redrive_ids(
     args: Payloads | None = None,
     tenant: str | None = None,
 ) -> tuple[str, dict[str, ActionStatus]]:
-    """Redrive these letters as one operation; return its id and, if they were sent at once, a status per id.
+    """Redrive these letters as one operation; return its id and, for letters sent immediately, their status.
 
-    At most `IMMEDIATE_IDS` are sent in one transaction; more go through a canary, as a filter's do.
+    Up to `IMMEDIATE_IDS` letters are sent in one transaction. More letters go through a canary first, as with
+    a filter.
 
     Args:
-        store: Where they are.
+        store: Holds the letters.
         task_ids: Full ids.
-        own: Functions that the caller's application declares.
-        by: Who does it.
-        settings: How they are sent.
+        own: The functions that the caller's application declares.
+        by: Who does this.
+        settings: How the letters are sent.
         args: New payloads for some of them.
-        tenant: Whose operation it is; None: the operator's.
+        tenant: The tenant that owns the operation; None: the operator.
 
     Raises:
-        NotAcceptedError: No application declares the function of one of them, or one is in doubt. Nothing was
-            done.
+        NotAcceptedError: No application declares the function of one letter, or one letter is in doubt.
+            Nothing was done.
         OptionError: There are too many ids.
     """
     if len(task_ids) > MOST_IDS:
@@ -186,10 +191,10 @@ async def purge(
     tenant: str | None = None,
     on_progress: Callable[[int], None] = lambda seen: None,
 ) -> tuple[OperationRow, dict[str, ActionStatus]]:
-    """Delete dead letters as one operation; return it, and a status per id if ids were given.
+    """Delete dead letters as one operation; return the operation, and a status per id if ids were given.
 
-    Without ids: every letter that matches and was dead when this call began. It ends early if somebody aborts
-    the operation.
+    Without ids, delete every letter that matches and was dead when this call began. The purge ends early if
+    somebody aborts the operation.
     """
     now = await store.now()
     which = replace(which, before=now if which.before is None else min(which.before, now))
@@ -218,7 +223,7 @@ async def purge(
             return await get_operation(store, operation.id), statuses
         if task_ids is not None:
             statuses |= answers
-        # The next page starts after the last letter that stayed: purged ones are no longer listed.
+        # The next page starts after the last letter that was kept: purged letters are no longer listed.
         last_kept = next((one for one in reversed(chunk) if answers[one] is not ActionStatus.DONE), last_kept)
         seen += len(chunk)
         on_progress(seen)
@@ -226,11 +231,11 @@ async def purge(
 
 
 async def abort(store: Store, operation_id: str, *, by: str) -> OperationRow:
-    """Stop an operation: it sends no more letters. Those that were sent go on. Return it.
+    """Stop and return an operation: it sends no more letters. Letters that were sent go on.
 
     Raises:
-        NotAcceptedError: It has ended.
-        OperationNotFoundError: There is none with this id.
+        NotAcceptedError: The operation has ended.
+        OperationNotFoundError: No operation has this id.
     """
     for _ in range(_TRIES):
         row = await get_operation(store, operation_id)
@@ -242,11 +247,11 @@ async def abort(store: Store, operation_id: str, *, by: str) -> OperationRow:
 
 
 async def undo(store: Store, operation_id: str, *, by: str) -> OperationRow:
-    """Make the letters of a redrive that have not started the dead letters that they were. Return it.
+    """Turn the letters of a redrive that have not started back into dead letters. Return the operation.
 
     Raises:
-        NotAcceptedError: It is a purge, or all of its letters have started.
-        OperationNotFoundError: There is none with this id.
+        NotAcceptedError: The operation is a purge, or all of its letters have started.
+        OperationNotFoundError: No operation has this id.
     """
     for _ in range(_TRIES):
         row = await get_operation(store, operation_id)
@@ -263,17 +268,17 @@ async def undo(store: Store, operation_id: str, *, by: str) -> OperationRow:
             break
     else:
         raise _too_busy(operation_id)
-    # Maintenance takes the same steps; each is done once.
+    # Maintenance may take the same steps; each step is done once.
     while (row := await get_operation(store, operation_id)).state is OperationState.UNDOING:
         await store.undo_letters(row)
     return row
 
 
 async def get_operation(store: Store, text: str, *, tenant: str | None = None) -> OperationRow:
-    """Return the operation that is named by its id or by the first digits of it.
+    """Return the operation with this id, or with an id that begins like this.
 
     Raises:
-        OperationNotFoundError: There is none, or it belongs to another tenant.
+        OperationNotFoundError: There is no such operation, or it belongs to another tenant.
         OptionError: Several ids begin like this.
     """
     found = id_or_none(text)
@@ -296,7 +301,7 @@ async def get_operation(store: Store, text: str, *, tenant: str | None = None) -
 
 
 def describe_filter(which: TaskFilter | None) -> str:
-    """Return a filter for people: `queue=llm reason=quota`."""
+    """Return a filter as text, such as `queue=llm reason=quota`."""
     if which is None:
         return "ids"
     fields = ("queue", "function", "tenant", "reason", "error_class", "fingerprint")
@@ -311,7 +316,8 @@ def require_declared(functions: Collection[str], declared: Collection[str]) -> N
     """Raise `NotAcceptedError` unless all these functions are declared.
 
     Raises:
-        NotAcceptedError: Some are not; it names them. Their tasks would wait for a worker that never comes.
+        NotAcceptedError: Some functions are not declared; the error names them. No worker would ever run
+            their tasks.
     """
     unknown = sorted(set(functions) - set(declared))
     if unknown:

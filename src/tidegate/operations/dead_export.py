@@ -1,4 +1,4 @@
-"""Read any number of dead letters, a page at a time, with their arguments masked."""
+"""Reads any number of dead letters, a page at a time, with the secrets in their arguments masked."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import DeadLetterRow, TaskFilter
 
 PAGE_SIZE = 500
-"""Dead letters in memory at once."""
+"""How many dead letters are in memory at once."""
 
 
 async def read_letters(store: Store, which: TaskFilter) -> AsyncIterator[DeadLetterRow]:
-    """Yield the dead letters that match, the latest failure first, each once.
+    """Yield each matching dead letter once, the latest failure first.
 
-    A letter that dies, is redriven or purged meanwhile may be left out.
+    A letter that dies, is redriven or is purged during the read may be left out.
     """
     last: DeadLetterRow | None = None
     while True:

@@ -1,6 +1,6 @@
 """Dead letters: choose some by id or by filter, then count, redrive or purge them.
 
-Each redrive and purge is recorded as an operation; `bulk` starts and ends these.
+Each redrive and purge is recorded as an operation; `bulk` starts and ends operations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidegate.store.short_ids import TaskIds, full_ids
 
 
 class DeadLetterFilters(TypedDict, total=False):
-    """Which dead letters; every given one must match."""
+    """A filter of dead letters; every given value must match."""
 
     queue: str | None
     function: str | None
@@ -33,35 +33,37 @@ class DeadLetterFilters(TypedDict, total=False):
     reason: str | None
     """A value of `Reason`: `content_policy`, `crash`…"""
     error_class: str | None
-    """Dotted name of the exception class."""
+    """The dotted name of the exception class."""
     labels: Mapping[str, str] | None
     fingerprint: str | None
-    """16 hex digits, or the first ones of a known fingerprint, as `tidegate dead groups` shows them."""
+    """The 16 hex digits of a fingerprint, or the first digits of a known one, as `tidegate dead groups` shows
+    them."""
     since: datetime | Seconds | None
-    """Only failed at this moment or later; a duration is an age: `"24h"` for the last day."""
+    """Only tasks that failed at this moment or later; a duration is an age: `"24h"` for the last day."""
     before: datetime | Seconds | None
-    """Only failed before this moment; a duration is an age: `"7d"` for longer than a week ago."""
+    """Only tasks that failed before this moment; a duration is an age: `"7d"` for longer than a week ago."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterReport:
-    """What a redrive or purge did; with `dry_run`, what it would have done."""
+    """The result of a redrive or purge; with `dry_run`, what it would have done."""
 
     matched: int
-    """Dead letters that the ids or the filter named."""
+    """How many dead letters the ids or the filter named."""
     done: int = 0
-    """Redriven or purged; 0 for a dry run."""
+    """How many were redriven or purged; 0 for a dry run."""
     refused: int = 0
-    """No longer dead when their turn came, or a live task holds their unique name."""
+    """How many were skipped: they were no longer dead, or a live task has their unique name."""
     unknown: int = 0
-    """Ids of no task."""
+    """Given ids that no task has."""
     answers: Mapping[str, ActionStatus] = field(default_factory=dict)
-    """What was done to each task, where ids were given."""
+    """What was done to each task, if ids were given."""
     is_dry_run: bool = False
     operation_id: str = ""
-    """The operation that recorded it. If a redrive was not done at once, maintenance goes on with it."""
+    """The operation that records the redrive or purge. Maintenance continues a redrive that was not done
+    immediately."""
     in_doubt: int = 0
-    """For a dry run: letters that match and are left out, because their calls may have been processed."""
+    """For a dry run: how many matching letters are left out, because their calls may have been processed."""
     canary: int = 0
     """For a dry run of a filter: how many letters are sent first."""
 
@@ -71,17 +73,17 @@ class DeadLetterChoice:
     """The dead letters that a person chose."""
 
     task_ids: Sequence[str] | None
-    """Full ids; None: the filter chooses."""
+    """The full ids of the chosen letters; None if the filter chooses them."""
     which: TaskFilter = field(default_factory=TaskFilter)
 
 
 def require_one_choice(
     task_ids: Iterable[str] | None, filters: DeadLetterFilters, *, everything: bool, fix: str
 ) -> None:
-    """Raise unless exactly one of ids, a filter or everything is given: an empty filter would be everything.
+    """Raise unless exactly one of ids, a filter or everything is given: an empty filter matches everything.
 
     Raises:
-        UsageError: It is not clear which dead letters are meant; the error has this fix.
+        UsageError: It is not clear which dead letters are meant; the error contains this fix.
     """
     is_filtered = any(value not in (None, {}) for value in filters.values())
     if (task_ids is not None) + is_filtered + everything != 1:
@@ -100,7 +102,7 @@ async def choose(store: Store, task_ids: TaskIds | None, filters: DeadLetterFilt
 
 
 async def task_filter(store: Store, filters: DeadLetterFilters) -> TaskFilter:
-    """Return the filter. An age counts back from the store's present time.
+    """Return the filter for the store. Ages count back from the store's present time.
 
     Raises:
         OptionError: A value is invalid.
@@ -127,7 +129,7 @@ def _moment(option: str, value: datetime | Seconds | None, now: float) -> float 
 async def preview(
     store: Store, choice: DeadLetterChoice, settings: RedriveSettings | None = None
 ) -> DeadLetterReport:
-    """Count what a redrive with these settings, or without settings a purge, would do, and change nothing."""
+    """Count the letters of a redrive with these settings, or of a purge without settings; change nothing."""
     if choice.task_ids is None and settings is not None:
         found = await bulk.preview_redrive(store, choice.which, settings)
         return DeadLetterReport(found.letters, is_dry_run=True, in_doubt=found.in_doubt, canary=found.canary)
@@ -153,18 +155,18 @@ async def redrive(
 ) -> DeadLetterReport:
     """Send the chosen dead letters back to the main queue, as one operation.
 
-    A short list of ids is sent at once. A filter or a long list starts an operation that maintenance
-    advances: a canary first, then small batches. The report has its id.
+    A short list of ids is sent immediately. A filter or a long list starts an operation that maintenance
+    advances: a canary first, then small batches. The report has the id of the operation.
 
     Args:
-        store: Where they are.
-        choice: Which.
-        own: Functions that the caller's application declares.
-        by: Who does it.
-        settings: How they are sent.
+        store: Holds the letters.
+        choice: The chosen letters.
+        own: The functions that the caller's application declares.
+        by: Who does this.
+        settings: How the letters are sent.
         args: New payloads for some ids.
         expect: Refuse if the filter matches more letters than this.
-        tenant: Whose operation it is; None: the operator's.
+        tenant: The tenant that owns the operation; None: the operator.
 
     Raises:
         NotAcceptedError: No application declares the function of a chosen task or of the filter, a chosen
@@ -193,15 +195,15 @@ async def purge(
 ) -> DeadLetterReport:
     """Delete the chosen dead letters with their payloads and history, as one operation.
 
-    By filter: every one that matches and was dead when this call began. It ends early if somebody aborts the
-    operation.
+    With a filter, every letter that matches and was dead when this call began is deleted. The purge ends
+    early if somebody aborts the operation.
 
     Args:
-        store: Where they are.
-        choice: Which.
-        by: Who does it.
-        tenant: Whose operation it is; None: the operator's.
-        on_progress: Called after each chunk, with the number seen so far.
+        store: Holds the letters.
+        choice: The chosen letters.
+        by: Who does this.
+        tenant: The tenant that owns the operation; None: the operator.
+        on_progress: Called after each chunk with the number of letters read so far.
     """
     row, answers = await bulk.purge(
         store, choice.task_ids, choice.which, by=by, tenant=tenant, on_progress=on_progress

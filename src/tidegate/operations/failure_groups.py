@@ -1,4 +1,4 @@
-"""Groups of failures: what tasks died of and the state of each group, and failures without a rule."""
+"""Groups of failures: what tasks died of, with the state of each group. Failures that no rule classifies."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tidegate.store.protocol import Store
 
 _NOTE_LIMIT = 500
 _FETCHED = 1_000
-"""Groups that are read to find those of one state."""
+"""How many groups are read to find the groups of one state."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupWithState:
-    """The deaths with one fingerprint, and their state."""
+    """A group of deaths with one fingerprint, and its state."""
 
     group: FailureGroupRow
     state: GroupState
@@ -33,12 +33,12 @@ class GroupWithState:
 
 @dataclass(frozen=True, slots=True)
 class UnknownFailure:
-    """The attempts with one fingerprint that failed without a rule."""
+    """The attempts with one fingerprint that failed and that no rule classifies."""
 
     row: UnknownFailureRow
     reviewed: FailureMark | None
     rule: str
-    """The line of code that gives it a rule."""
+    """The line of code that adds a rule for this failure."""
 
 
 async def list_groups(
@@ -63,7 +63,9 @@ async def list_groups(
 
 
 async def resolve(store: Store, fingerprint: str, *, by: str, note: str = "") -> str:
-    """Mark a group as resolved, and return its fingerprint. It opens again when a task dies of it.
+    """Mark a group as resolved, and return its fingerprint.
+
+    The group opens again when another task dies of it.
 
     Raises:
         OptionError: There is no such group.
@@ -76,7 +78,7 @@ async def resolve(store: Store, fingerprint: str, *, by: str, note: str = "") ->
 async def mute(
     store: Store, fingerprint: str, *, by: str, note: str = "", duration: Seconds | None = None
 ) -> str:
-    """Mute a group for a time, or for good, and return its fingerprint. Its deaths are counted as ever.
+    """Mute a group for a time or for ever, and return its fingerprint. Its deaths are still counted.
 
     Raises:
         OptionError: There is no such group, or the duration is invalid.
@@ -88,7 +90,7 @@ async def mute(
 
 
 async def reopen(store: Store, fingerprint: str) -> bool:
-    """Remove the mark of a resolved or muted group; return whether it had one.
+    """Remove the mark of a resolved or muted group; return whether it had a mark.
 
     Raises:
         OptionError: There is no such group.
@@ -100,7 +102,7 @@ async def reopen(store: Store, fingerprint: str) -> bool:
 async def list_unknown(
     store: Store, filters: HistoryFilters, *, limit: int, with_reviewed: bool = False
 ) -> list[UnknownFailure]:
-    """Return the attempts without a rule by fingerprint, the most first; reviewed groups only on demand.
+    """Return failed attempts without a rule by fingerprint, the most first; reviewed groups only on demand.
 
     Raises:
         OptionError: A value is invalid.
@@ -131,7 +133,7 @@ async def mark_reviewed(store: Store, fingerprints: Sequence[str], *, by: str, n
     """Mark groups of unknown failures as reviewed; return their fingerprints.
 
     Raises:
-        OptionError: There is no such group. None was marked.
+        OptionError: There is no such group. No group was marked.
     """
     found = [await known_fingerprint(store, each) for each in fingerprints]
     for fingerprint in found:

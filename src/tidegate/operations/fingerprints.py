@@ -1,4 +1,4 @@
-"""Fingerprints that people give: whole, or their first digits."""
+"""Fingerprints as people give them: complete, or the first digits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def optional_fingerprint(store: Store, given: str | None) -> str | None:
     """Return the fingerprint with these first digits; None for None.
 
     Raises:
-        OptionError: As `full_fingerprint`.
+        OptionError: For the same reasons as in `full_fingerprint`.
     """
     return None if given is None else await full_fingerprint(store, given)
 
@@ -24,7 +24,7 @@ async def known_fingerprint(store: Store, given: str) -> str:
     """Return the fingerprint with these first digits, if a group of failures has it.
 
     Raises:
-        OptionError: As `full_fingerprint`, and if no group has it.
+        OptionError: For the same reasons as in `full_fingerprint`, and if no group has this fingerprint.
     """
     full = await full_fingerprint(store, given)
     if not await store.find_fingerprints(full):
@@ -33,10 +33,10 @@ async def known_fingerprint(store: Store, given: str) -> str:
 
 
 async def full_fingerprint(store: Store, given: str) -> str:
-    """Return the fingerprint with these first digits. A whole one need not be known.
+    """Return the fingerprint with these first digits. A complete fingerprint need not be known.
 
     Raises:
-        OptionError: It is not one, or no group or several groups of failures have these first digits.
+        OptionError: The text is no fingerprint, or not exactly one group of failures has these first digits.
     """
     text = given.strip().lower()
     if not _DIGITS.fullmatch(text):

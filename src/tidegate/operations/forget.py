@@ -1,4 +1,4 @@
-"""Forget a task or a tenant: remove its bytes from the store, from the archive and from their files."""
+"""Forgets a task or a tenant: removes its bytes from the store, from the archive and from their files."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
-    """What `forget` did; with `dry_run`, what it would do."""
+    """The result of `forget`; with `dry_run`, what it would do."""
 
     tasks: int
-    """Tasks in the store that were forgotten."""
+    """How many tasks in the store were forgotten."""
     unfinished: int = 0
-    """How many of them were not final. Without `cancel`, they prevent it."""
+    """How many of these tasks were not final. Without `cancel`, such tasks prevent the forgetting."""
     other_rows: int = 0
-    """Rows about the tenant that were removed or cleared besides its tasks."""
+    """How many other rows about the tenant were removed or cleared."""
     archived_rows: int = 0
-    """Rows that were removed from the archive of this machine."""
+    """How many rows were removed from the archive of this machine."""
     not_erased: str = ""
     """Why deleted bytes may still be in the database's files; empty if they are gone."""
     is_dry_run: bool = False
@@ -55,11 +55,11 @@ async def forget(
     """Forget one task or all tasks of a tenant. Safe to repeat.
 
     Args:
-        store: Where the tasks are.
+        store: Holds the tasks.
         task_id: The task; a task that is deleted already is named by its full id.
         tenant: The tenant.
         archive: The archive of this machine; its files are rewritten.
-        by: Who does it, for the audit log.
+        by: Who does this, for the audit log.
         cancel: Whether to cancel tasks that are not final, and wait until they have ended.
         dry_run: Only count.
 
@@ -96,7 +96,10 @@ async def forget(
 
 
 def _digest(tenant: str) -> str:
-    """Return what stands for a forgotten tenant in the audit log: it can be found by the name."""
+    """Return the digest that stands for a forgotten tenant in the audit log.
+
+    It can be computed from the name.
+    """
     return f"sha256:{hashlib.sha256(tenant.encode()).hexdigest()[:16]}"
 
 
@@ -111,7 +114,7 @@ async def _known_id(store: Store, task_id: str) -> str:
 
 
 async def _count(store: Store, ids: Sequence[str], tenant: str | None) -> tuple[int, list[str]]:
-    """Return how many tasks there are, and those that are not final."""
+    """Return the number of tasks, and the tasks that are not final."""
     if tenant is None:
         rows = list((await store.read_tasks(ids)).values())
         return len(rows), _unfinished(rows)
@@ -131,7 +134,7 @@ async def _end(store: Store, unfinished: Sequence[str], *, cancel: bool) -> None
     """Cancel these tasks and wait until they are final.
 
     Raises:
-        NotAcceptedError: They may not be cancelled, or some still run.
+        NotAcceptedError: The tasks may not be cancelled, or some still run.
     """
     if not cancel:
         raise NotAcceptedError(
@@ -155,7 +158,7 @@ async def _end(store: Store, unfinished: Sequence[str], *, cancel: bool) -> None
 
 
 async def _forget_tasks(store: Store, ids: Sequence[str], tenant: str | None) -> int:
-    """Forget the tasks in chunks; return how many there were."""
+    """Forget the tasks in chunks; return how many tasks there were."""
     if tenant is None:
         there = len(await store.read_tasks(ids))
         await store.forget_tasks(ids)

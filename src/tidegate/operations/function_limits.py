@@ -1,4 +1,4 @@
-"""Rate limits of task functions: read them, set them by hand, and give them back to the code."""
+"""Rate limits of task functions: read them, set them by hand, and hand them back to the code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.store.protocol import Store
 
 RATE_LIMIT = "rate_limit"
 CODE = "code"
-"""The value that gives a limit back to the code."""
+"""The value that hands a limit back to the code."""
 NONE = "none"
 """The value that removes a limit."""
 
@@ -26,18 +26,18 @@ class FunctionLimit:
 
     function: str
     window: Window | None
-    """None: it is not limited."""
+    """The limit; None if the function is not limited."""
     is_by_hand: bool
-    """Whether a person set it; the code's own limit is ignored until it is given back."""
+    """Whether a person set the limit. The limit in the code is then ignored until this one is handed back."""
 
     def describe(self) -> str:
-        """Return the limit for people: `80 in 1 min (set by hand)`."""
+        """Return the limit as text, such as `80 in 1 min (set by hand)`."""
         words = "not limited" if self.window is None else describe_window(self.window)
         return f"{words} (set by hand)" if self.is_by_hand else words
 
 
 def describe_window(window: Window) -> str:
-    """Return a rate for people: `80 in 1 min`."""
+    """Return a rate as text, such as `80 in 1 min`."""
     return f"{window.amount} in {format_duration(window.seconds)}"
 
 
@@ -56,10 +56,10 @@ async def set_function_limit(store: Store, function: str, rate: str, *, by: str,
     """Change a function's rate limit for all workers, from the next claim on; return what is in force.
 
     Args:
-        store: Where it is kept.
+        store: Holds the limits.
         function: The full name of a declared function.
-        rate: Such as `80/min`; `none` removes the limit, `code` gives it back to the code.
-        by: Who changes it, for the audit log.
+        rate: The limit, such as `80/min`; `none` removes the limit, `code` hands it back to the code.
+        by: Who changes the limit, for the audit log.
         why: The reason, for the audit log.
 
     Raises:

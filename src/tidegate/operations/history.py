@@ -1,6 +1,6 @@
-"""What happened: counters of tasks and runs, deaths by reason over hours and days, and by fingerprint.
+"""What happened: counters of tasks and runs, and deaths over time by reason and by fingerprint.
 
-The counts are made when things happen, so a redrive or a purge does not change them.
+Events are counted when they happen, so a redrive or a purge does not change the counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Step = Literal["minute", "hour", "day"]
 
 STEP_MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 MAX_PERIODS = 3_000
-"""Periods in one answer: two days of minutes, four months of hours."""
+"""The most periods in one result: two days of minutes, four months of hours."""
 DEFAULT_SINCE = "24h"
 
 
@@ -39,16 +39,16 @@ class HistoryFilters(TypedDict, total=False):
     """Which part of the history; every given filter must match."""
 
     since: datetime | Seconds | None
-    """From this moment on; a duration is an age: `"7d"` for the last week. Default: the last 24 hours."""
+    """The start; a duration is an age: `"7d"` for the last week. Default: the last 24 hours."""
     until: datetime | Seconds | None
-    """Before this moment; a duration is an age. Default: now."""
+    """The end; a duration is an age. Default: now."""
     queue: str | None
     function: str | None
     """The full name of the task function."""
 
 
 class DeathFilters(HistoryFilters, total=False):
-    """Which deaths; every given filter must match."""
+    """Which dead tasks are counted; every given filter must match."""
 
     reason: str | None
     """A value of `Reason`: `content_policy`, `crash`…"""
@@ -58,11 +58,11 @@ class GroupFilters(DeathFilters, total=False):
     """Which groups of failures; every given filter must match."""
 
     error_class: str | None
-    """Dotted name of the exception class."""
+    """The dotted name of the exception class."""
     fingerprint: str | None
-    """16 hex digits, or the first ones of a known fingerprint."""
+    """The 16 hex digits of a fingerprint, or the first digits of a known one."""
     tenant: str | None
-    """Only the tasks of this tenant that are still dead: deaths are not counted by tenant."""
+    """Count only the tasks of this tenant that are still dead: counters of deaths have no tenant."""
 
 
 class StatisticsFilters(HistoryFilters, total=False):
@@ -72,7 +72,7 @@ class StatisticsFilters(HistoryFilters, total=False):
 
 
 By = Literal["time", "queue", "function", "upstream"]
-"""What one line of a summary is about."""
+"""What each line of a summary is about."""
 
 _WHOLE_TIME = 1_000_000 * STEP_MINUTES["day"]
 
@@ -83,14 +83,14 @@ async def read_statistics(
     """Return counters of tasks and runs by period, queue, function and upstream, oldest first.
 
     Args:
-        store: Has the counters.
+        store: Holds the counters.
         filters: Which counters.
         step: The length of a period: `minute`, `hour` or `day`.
-        by: Sum them by period alone, or over the whole time by one name; None to keep all apart. The other
-            names of each row are empty then.
+        by: The sum's only key: the period, or one name over the whole time. The other names of each row are
+            then empty. None sums nothing.
 
     Raises:
-        OptionError: A value is invalid, or the answer would have too many periods.
+        OptionError: A value is invalid, or the result would have too many periods.
     """
     minutes = STEP_MINUTES[choice_option("step", step, STEP_MINUTES)]
     require_names(filters, StatisticsFilters.__annotations__)
@@ -120,7 +120,7 @@ async def count_deaths(store: Store, filters: DeathFilters, *, step: str) -> lis
     """Return how many tasks died by period, queue, function and reason, oldest first.
 
     Raises:
-        OptionError: A value is invalid, or the answer would have too many periods.
+        OptionError: A value is invalid, or the result would have too many periods.
     """
     minutes = STEP_MINUTES[choice_option("step", step, STEP_MINUTES)]
     which = await history_range(store, filters)
@@ -129,7 +129,7 @@ async def count_deaths(store: Store, filters: DeathFilters, *, step: str) -> lis
 
 
 def names_of_deaths(filters: GroupFilters) -> DeathFilters:
-    """Return the filters that every count of deaths has.
+    """Return the filters that every count of deaths accepts.
 
     Raises:
         OptionError: There is no filter of that name.
@@ -145,7 +145,7 @@ def names_of_deaths(filters: GroupFilters) -> DeathFilters:
 
 
 async def history_range(store: Store, filters: DeathFilters) -> HistoryRange:
-    """Return the range. Ages count back from the store's present time.
+    """Return the range of time. Ages count back from the store's present time.
 
     Raises:
         OptionError: A value is invalid.
@@ -175,10 +175,10 @@ async def range_of(store: Store, filters: HistoryFilters) -> HistoryRange:
 
 
 def require_few_periods(which: HistoryRange, step_minutes: int) -> None:
-    """Raise if an answer with this step has too many periods.
+    """Raise if a result with this step has too many periods.
 
     Raises:
-        OptionError: It would have more than `MAX_PERIODS`.
+        OptionError: The result would have more than `MAX_PERIODS` periods.
     """
     periods = (which.until - which.since) / (60.0 * step_minutes)
     if periods > MAX_PERIODS:
@@ -191,7 +191,7 @@ def require_few_periods(which: HistoryRange, step_minutes: int) -> None:
 
 
 def past_moment(option: str, value: datetime | Seconds, now: float) -> float:
-    """Return the moment of a datetime, of an ISO 8601 text, or of an age."""
+    """Return the moment, in seconds since the epoch, of a datetime, an ISO 8601 text or an age."""
     if isinstance(value, datetime):
         return instant_option(option, value)
     if isinstance(value, str) and value[:4].isdigit() and value[4:5] == "-":

@@ -1,4 +1,4 @@
-"""Queues, upstreams and workers at a glance. Nothing here scans what is finished."""
+"""Queues, upstreams and workers at a glance. Nothing here scans the finished tasks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ async def read_overview(store: Store) -> OverviewRow:
 
 
 async def read_queues(store: Store) -> list[QueueStats]:
-    """Return each queue that holds a task, finished one in the last ten minutes or is paused, by name.
+    """Return, by name, each queue that holds a task, finished one in the last ten minutes or is paused.
 
-    Ready tasks that no live worker runs count as blocked. Each has its drain estimate.
+    Each has a drain estimate. Ready tasks that no live worker runs count as blocked.
     """
     return list((await store.get_overview()).queues)

@@ -1,4 +1,4 @@
-"""Pause and resume queues and task functions, and wait until a queue is empty."""
+"""Pauses and resumes queues and task functions, and waits until a queue is empty."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import QueueStats
 
 _LOOK_SECONDS = 0.5
-"""Time between two looks at a queue that drains."""
+"""Time between two checks of a queue that is being drained."""
 
 
 async def pause(store: Store, kind: PauseKind, name: str, *, by: str, why: str = "") -> bool:
-    """Stop claims of a queue's or function's tasks, and record it; return whether it was not paused yet."""
+    """Pause a queue or function, and record this; return False if it was paused already."""
     is_new = await store.pause(kind, name, by=by, why=why)
     answer = "paused" if is_new else "was paused already"
     await record(store, by, f"{kind} paused", name, answer, why)
@@ -33,7 +33,7 @@ async def pause(store: Store, kind: PauseKind, name: str, *, by: str, why: str =
 
 
 async def resume(store: Store, kind: PauseKind, name: str, *, by: str) -> bool:
-    """End a pause, and record it; return whether there was one."""
+    """End a pause, and record this; return whether there was a pause."""
     was_paused = await store.resume(kind, name)
     await record(store, by, f"{kind} resumed", name, "resumed" if was_paused else "was not paused")
     return was_paused
@@ -43,7 +43,7 @@ async def require_declared(store: Store, function: str, own: Collection[str] = (
     """Raise unless some application declares the function.
 
     Raises:
-        UnknownFunctionError: None does.
+        UnknownFunctionError: No application declares it.
     """
     known = await declared_functions(store, own)
     if function not in known:
@@ -63,17 +63,18 @@ async def wait_until_drained(
 ) -> QueueStats:
     """Wait until a queue has no ready, retrying or running task; return its counts then.
 
-    New tasks are accepted meanwhile and are worked off too. Tasks that are scheduled for later do not count.
+    New tasks are accepted meanwhile, and the wait includes them. Tasks that are scheduled for later do not
+    count.
 
     Args:
         store: Holds the queue.
-        queue: Its name.
-        timeout_seconds: None waits for ever.
+        queue: The name of the queue.
+        timeout_seconds: How long to wait; None waits for ever.
         on_change: Called with the counts whenever they have changed.
 
     Raises:
         WrongStateError: The queue is paused, so it cannot become empty.
-        ResultTimeoutError: It was not empty in time.
+        ResultTimeoutError: The queue was not empty in time.
     """
     loop = asyncio.get_running_loop()
     ends_at = None if timeout_seconds is None else loop.time() + timeout_seconds
@@ -118,7 +119,7 @@ async def record(store: Store, by: str, action: str, target: str, answer: str, w
 
 
 def current_user(through: str) -> str:
-    """Return the user of this process and what they used. In a container, a user may have no name."""
+    """Return the user of this process and the program in use. In a container, a user may have no name."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""Explains what holds a queue up, with numbers and with the ids of tasks that wait for it."""
+"""Explains what delays a queue, with numbers and with the ids of tasks that wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import QueueStats, TaskFilter
 
 EXAMPLES = 3
-"""Tasks of each state whose reasons are shown."""
+"""How many tasks of each state are shown with their reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +29,22 @@ class WaitingExample:
 
 @dataclass(frozen=True, slots=True)
 class QueueCauses:
-    """What holds a queue up."""
+    """What delays a queue."""
 
     queue: str
     drain: Drain
     causes: Sequence[str]
-    """In sentences, the most important first."""
+    """The causes as sentences, the most important first."""
     examples: Sequence[WaitingExample]
 
 
 async def explain_queue(store: Store, queue: str, own: Collection[str]) -> QueueCauses | None:
-    """Return what holds a queue up; None if it has no task and finished none lately.
+    """Return what delays a queue; None if it has no task and finished none lately.
 
     Args:
-        store: Has the tasks.
+        store: Holds the tasks.
         queue: The name of the queue.
-        own: Functions that the caller's application declares.
+        own: The functions that the caller's application declares.
     """
     stats = next((each for each in await read_queues(store) if each.queue == queue), None)
     if stats is None:

@@ -1,8 +1,8 @@
-"""What a provider answered to a failed call, as far as the task's history kept it.
+"""A provider's response to a failed call, as far as the task's history kept it.
 
-A history has the status, the provider's code, the request id and the error's text, and not the response. The
-clients of OpenAI, Anthropic and others quote the body in the error's text, so it is taken from there.
-Otherwise a body is made of the code and the text.
+A history has the status, the provider's code, the request id and the error's text, but not the response. The
+clients of OpenAI, Anthropic and others quote the body in the error's text, so the body is taken from there.
+Otherwise a body is made from the code and the text.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from tidegate.store.rows import HistoryRow
 
 _QUOTED = re.compile(r"Error code: (?P<status>\d{3}) - (?P<rest>.*)$", re.DOTALL)
 """The error text of clients that Stainless generates: openai, anthropic, groq and others. The rest is the
-body as Python writes it, or its message (openai 3)."""
+body as a Python literal, or the body's message (openai 3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
-    """An answer, or what came instead of one."""
+    """A provider's response, or what came instead of a response."""
 
     status: int = 0
     body: Any = None
-    """JSON values."""
+    """The body of the response as JSON values."""
     request_id: str = ""
     error: str = ""
-    """`timeout`: no answer came in time. `connection`: no connection could be made. Empty: neither."""
+    """`timeout`: no response came in time. `connection`: no connection could be made. Empty: neither."""
     is_quoted: bool = False
-    """Whether the error's text quotes the body, so that the same client makes the same text from it."""
+    """Whether the error's text quotes the body, so that the same client makes the same text from this
+    body."""
 
 
 def recorded_answer(failed: HistoryRow) -> RecordedAnswer | None:
-    """Return what a provider answered in a failed run; None if it is not known to have failed in a call."""
+    """Return the provider's response in a failed run; None if it is unknown whether a call failed."""
     if failed.status is not None:
         quoted = _quoted(failed)
         if isinstance(quoted, dict):
@@ -57,6 +58,6 @@ def _quoted(failed: HistoryRow) -> dict[str, Any] | str | None:
         return None  # the masked part may be needed to understand the error
     try:
         body = ast.literal_eval(found["rest"])
-    except (ValueError, SyntaxError, MemoryError, RecursionError):  # no body, or it was cut
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # there is no body, or it was cut
         return None if found["rest"].startswith(("{", "'", "<")) else found["rest"]
     return body if isinstance(body, dict) else None

@@ -1,4 +1,4 @@
-"""A task with its arguments and history, as its store has it."""
+"""Reads a task with its arguments and history from its store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.store.rows import HistoryRow, TaskRow
 
 @dataclass(frozen=True, slots=True)
 class RecordedTask:
-    """A task as its store has it."""
+    """A task as the store records it."""
 
     row: TaskRow
     args: bytes
@@ -21,12 +21,12 @@ class RecordedTask:
 
     @property
     def failed_runs(self) -> list[HistoryRow]:
-        """Its runs that failed, in order."""
+        """The runs of the task that failed, in order."""
         return [entry for entry in self.history if entry.kind == "run" and entry.reason]
 
     @property
     def last_failed_run(self) -> HistoryRow | None:
-        """The latest run that failed; None if none did."""
+        """The latest run that failed; None if no run failed."""
         return next(reversed(self.failed_runs), None)
 
 
@@ -34,14 +34,14 @@ async def read_recorded(store: Store, task_id: str, *, only_dead: bool = False) 
     """Return a task with its arguments and history.
 
     Args:
-        store: Where it is.
-        task_id: Its id, or a short one.
-        only_dead: Whether it must be a dead letter.
+        store: Holds the task.
+        task_id: The id of the task, or a short id.
+        only_dead: Whether the task must be a dead letter.
 
     Raises:
         OptionError: The short id matches several tasks.
         TaskNotFoundError: No task has this id.
-        WrongStateError: It is not dead, and must be.
+        WrongStateError: The task is not dead, but must be.
     """
     row = await (read_dead_task if only_dead else read_task)(store, task_id)
     args, codec_tag = await store.get_payload(row.id)

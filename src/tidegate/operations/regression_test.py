@@ -1,6 +1,6 @@
-"""Writes a dead letter as a test: a pytest in which a task with the same arguments fails in the same way.
+"""Writes a dead letter as a test: in this pytest, a task with the same arguments fails in the same way.
 
-The test uses `tidegate.testing`. It passes while the fault is there, and fails once it is mended.
+The test uses `tidegate.testing`. It passes while the fault exists, and fails once the fault is fixed.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from tidegate.store.rows import HistoryRow
 from tidegate.worker.application import Runnable
 
 LONGEST_TIMEOUT_SECONDS = 5.0
-"""A function that runs too long is stopped after this time at most, to keep its test short."""
+"""The longest time after which the test stops a function that runs too long."""
 
 _TIME_LIMIT = "ran longer than its timeout"
 _LINE = 96
 _VOLATILE = re.compile(r"0x[0-9a-f]{4,}|/tmp/|[0-9a-f]{8}-[0-9a-f]{4}-|\d{4}-\d\d-\d\d[T ]\d\d|\*\*\*")
-"""Parts of a message that differ from run to run: addresses, temporary files, ids, times, masked secrets."""
+"""The parts of a message that differ from run to run: addresses, temporary files, ids, times, masked
+secrets."""
 _NOT_OF_THE_FUNCTION = {
     Reason.CRASH: "its process died, which would end a test process too",
     Reason.DEADLINE: "the time of the whole task ran out, which no single run shows",
@@ -54,22 +55,22 @@ class FaultKind(StrEnum):
     TIME_LIMIT = "time limit"
     """The function runs longer than its timeout."""
     RESPONSE = "response"
-    """A provider answers with an error, which the test scripts."""
+    """A provider responds with an error. The test scripts the response."""
     CALL = "call"
-    """A provider does not answer, or cannot be reached, which the test scripts."""
+    """A provider does not respond, or cannot be reached. The test scripts this."""
 
 
 class Declarations(Protocol):
-    """An application: the parts that a test of one of its tasks uses."""
+    """The parts of an application that a test of its tasks uses."""
 
     @property
     def functions(self) -> Mapping[str, Runnable]:
-        """Its task functions by name."""
+        """The task functions of the application, by name."""
         ...
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
-        """Its upstreams by name."""
+        """The upstreams of the application, by name."""
         ...
 
 
@@ -81,7 +82,7 @@ class RegressionTest:
     file_name: str
     source: str
     masked: tuple[str, ...]
-    """Where secrets were replaced in the arguments, as paths."""
+    """The paths in the arguments at which secrets were replaced."""
 
 
 def write_test(task: RecordedTask, app: Declarations) -> RegressionTest:
@@ -92,8 +93,8 @@ def write_test(task: RecordedTask, app: Declarations) -> RegressionTest:
         app: The application that declares its function.
 
     Raises:
-        UnknownFunctionError: The application does not declare the function.
-        NotAcceptedError: Its failure cannot be reproduced in a test.
+        UnknownFunctionError: The application does not declare the task's function.
+        NotAcceptedError: The failure of the task cannot be reproduced in a test.
     """
     return _Writer(task, app).write()
 
@@ -135,7 +136,7 @@ class _Writer:
         return RegressionTest(self._kind, f"test_{name}_{short}.py", source, tuple(self._source.masked))
 
     def _script(self) -> list[str]:
-        """Return the lines that script what the provider answered; none if no call failed."""
+        """Return the lines that script the provider's responses; no lines if no call failed."""
         answer = self._answer
         if answer is None or self._kind not in (FaultKind.RESPONSE, FaultKind.CALL):
             return []
@@ -187,7 +188,7 @@ class _Writer:
             try:
                 return self._source.call(f"{before}.enqueue_sync", *arguments, column=8)
             except UnwritableError:
-                pass  # its stored form can be written in any case
+                pass  # the stored form of the arguments can always be written
         stored = json.loads(self._task.args)
         enqueue = self._source.use("tidegate.testing", "enqueue_stored")
         return self._source.call(
@@ -230,7 +231,7 @@ class _Writer:
         return lines
 
     def _is_reason_shown(self) -> bool:
-        """Return whether the failure of the test has the recorded reason."""
+        """Return whether the failure in the test has the recorded reason."""
         if self._kind is not FaultKind.RESPONSE or self._answer is None:
             return True
         provider, now = self._function.spec.provider, self._failed.at
@@ -238,7 +239,7 @@ class _Writer:
         return found is not None and found.reason == self._failed.reason
 
     def _is_message_repeated(self) -> bool:
-        """Return whether the failure of the test has the recorded message."""
+        """Return whether the failure in the test has the recorded message."""
         is_from_call = self._kind in (FaultKind.RESPONSE, FaultKind.CALL)
         if is_from_call and (self._answer is None or not self._answer.is_quoted):
             return False
@@ -249,7 +250,7 @@ def _failed_run(task: RecordedTask) -> HistoryRow:
     """Return the run of which the task died.
 
     Raises:
-        NotAcceptedError: No test can reproduce its failure.
+        NotAcceptedError: No test can reproduce the failure of this run.
     """
     failed = task.last_failed_run
     if failed is None:
@@ -287,7 +288,7 @@ def _arguments(
     """Return the arguments of the task; None if they do not fit the function.
 
     Raises:
-        NotAcceptedError: The task died because they did not fit, and they do now.
+        NotAcceptedError: The task died because the arguments did not fit, but they fit now.
     """
     try:
         loaded = function.signature.load(task.args)
@@ -302,7 +303,8 @@ def _kind(task: RecordedTask, app: Declarations, failed: HistoryRow, arguments: 
     """Return what the test must reproduce.
 
     Raises:
-        NotAcceptedError: A provider's response caused the failure, and no upstream could play it.
+        NotAcceptedError: A provider's response caused the failure, and the application has no upstream to
+            simulate it.
     """
     if arguments is None:
         return FaultKind.ARGUMENTS
@@ -323,7 +325,7 @@ def _place_of_application(app: Declarations) -> tuple[str, str]:
     """Return the module and the name of the application.
 
     Raises:
-        NotAcceptedError: No module has it under a name.
+        NotAcceptedError: No module has the application under a name.
     """
     modules = [function.function.__module__ for function in app.functions.values()]
     for name in dict.fromkeys([*modules, *sys.modules]):
@@ -346,7 +348,7 @@ def _place_of_function(function: Runnable, name: str) -> tuple[str, str] | None:
 
 
 def _place_of_error(error_class: str) -> tuple[str, str] | None:
-    """Return the module and the name of an exception class; None if it cannot be imported by them."""
+    """Return the module and the name of an exception class; None if it cannot be imported by this name."""
     module, _, name = error_class.rpartition(".")
     if not error_class or module.startswith("tidegate.worker"):
         return None

@@ -1,4 +1,4 @@
-"""Retention as people look at it: what each rule would remove now."""
+"""Shows people what each rule of retention would remove now."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from tidegate.store.protocol import Store
 from tidegate.store.retention_rows import FinalTask
 
 MOST_TASKS = 100_000
-"""Final tasks of each table that a preview looks at. With more, its numbers are at least so large."""
+"""How many final tasks of each table a preview reads. If there are more, its numbers are lower bounds."""
 _PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class RulePreview:
-    """What one rule of retention would remove now."""
+    """What one retention rule would remove now."""
 
     rule: str
-    """Its key in `[retention]`."""
+    """The key of the rule in `[retention]`."""
     queue: str
-    """The queue it is for; empty for all queues that have no such rule of their own."""
+    """The queue of the rule; empty for all queues that have no such rule of their own."""
     kept_seconds: float
-    """How long it keeps; infinity: for ever."""
+    """How many seconds the rule keeps data; infinity for ever."""
     due: int
-    """Tasks that it would remove, or whose data."""
+    """How many tasks the rule would remove, or remove data of."""
     oldest_at: float | None
-    """When the oldest of them ended; None if there is none."""
+    """When the oldest of these tasks ended; None if there is none."""
     is_least: bool
-    """Whether there are more final tasks than were looked at, so that `due` may be more."""
+    """Whether there are more final tasks than were read, so that `due` may be higher."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ async def preview_retention(store: Store, retention: Retention, most: int = MOST
     Args:
         store: Holds the tasks.
         retention: The rules.
-        most: Final tasks of each table to look at, the oldest first.
+        most: How many final tasks of each table to read, the oldest first.
     """
     found: dict[Rule, _Found] = {rule: _Found() for rule in rules_set(retention)}
     is_least = False
@@ -78,7 +78,7 @@ async def _look(
     most: int,
     found: dict[Rule, _Found],
 ) -> bool:
-    """Count what is due in a table; return whether there are more tasks than were looked at."""
+    """Count what is due in a table; return whether there are more tasks than were read."""
     after, seen = None, 0
     while seen < most:
         page = await store.list_final_tasks(table, older_than_seconds=age, after=after, limit=_PAGE)

@@ -1,4 +1,4 @@
-"""Find, add, change, pause, run and preview schedules, for command line, HTTP API and `app.admin`."""
+"""Finds, adds, changes, pauses and runs schedules for the command line, the HTTP API and `app.admin`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def find_schedule(store: Store, name: str) -> ScheduleRow:
     """Return the schedule of that name.
 
     Raises:
-        UnknownScheduleError: None is stored.
+        UnknownScheduleError: No schedule of that name is stored.
     """
     row = await store.get_schedule(name)
     if row is None:
@@ -36,7 +36,9 @@ async def find_schedule(store: Store, name: str) -> ScheduleRow:
 async def add_schedule(
     store: Store, name: str, rule: ScheduleRule, task: ScheduledTask, *, by: str = ""
 ) -> ScheduleRow:
-    """Store a person's schedule. Its first tick is the next one from now. Adding an equal one again is fine.
+    """Store a person's schedule. Its first tick is the next one from now.
+
+    Safe to repeat with an equal schedule.
 
     Raises:
         NotAcceptedError: Another schedule has the name.
@@ -56,19 +58,19 @@ async def edit_schedule(
     task_fields: Mapping[str, Any],
     by: str = "",
 ) -> ScheduleRow:
-    """Change a person's schedule. No tick fires because of it.
+    """Change a person's schedule. The change itself fires no tick.
 
     Args:
-        store: Holds it.
-        name: The schedule.
+        store: Holds the schedule.
+        name: The name of the schedule.
         when: Other moments; None: the present ones.
         settings: Settings of the rule to change.
         task_fields: Fields of `ScheduledTask` to change.
-        by: Who changes it, for the audit log; empty if the caller records it.
+        by: Who changes the schedule, for the audit log; empty if the caller records the change.
 
     Raises:
-        UnknownScheduleError: There is none of that name.
-        NotAcceptedError: An application declares it.
+        UnknownScheduleError: No schedule has that name.
+        NotAcceptedError: An application declares the schedule.
         OptionError: A value is invalid.
     """
     row = await find_schedule(store, name)
@@ -85,18 +87,18 @@ async def remove_schedule(store: Store, name: str, *, by: str = "") -> None:
     """Delete a person's schedule; its tasks and the record of its ticks stay.
 
     Raises:
-        UnknownScheduleError: There is none of that name.
-        NotAcceptedError: An application declares it.
+        UnknownScheduleError: No schedule has that name.
+        NotAcceptedError: An application declares the schedule.
     """
     await _require(store, name, await store.remove_schedule(name))
     await _record(store, by, "schedule removed", name)
 
 
 async def pause_schedule(store: Store, name: str, *, by: str = "") -> ScheduleRow:
-    """Let a schedule tick no more until it is resumed.
+    """Stop the ticks of a schedule until it is resumed.
 
     Raises:
-        UnknownScheduleError: There is none of that name.
+        UnknownScheduleError: No schedule has that name.
     """
     await _require(store, name, await store.pause_schedule(name))
     await _record(store, by, "schedule paused", name)
@@ -107,7 +109,7 @@ async def resume_schedule(store: Store, name: str, *, by: str = "") -> ScheduleR
     """Let a paused schedule tick again, from its next regular tick on.
 
     Raises:
-        UnknownScheduleError: There is none of that name.
+        UnknownScheduleError: No schedule has that name.
     """
     row = await find_schedule(store, name)
     next_at = next_tick(row.rule, await store.now())
@@ -120,7 +122,7 @@ async def run_schedule(store: Store, name: str, make_id: Callable[[], str], *, b
     """Enqueue the task of a schedule now; return it. The next tick stays as it is.
 
     Raises:
-        UnknownScheduleError: There is none of that name.
+        UnknownScheduleError: No schedule has that name.
     """
     row = await find_schedule(store, name)
     task = new_task(name, row.task, task_id=make_id(), scheduled_for=await store.now())
@@ -134,14 +136,14 @@ async def preview_schedule(store: Store, name: str, count: int) -> list[Previewe
     """Return the next ticks of a schedule, as if it were not paused.
 
     Raises:
-        UnknownScheduleError: There is none of that name.
+        UnknownScheduleError: No schedule has that name.
     """
     row = await find_schedule(store, name)
     return preview(row.rule, await store.now(), min(count, MOST_PREVIEWED))
 
 
 async def _record(store: Store, by: str, action: str, name: str, answer: str = "done") -> None:
-    """Write a change to the audit log, unless the caller does."""
+    """Write a change to the audit log, unless the caller writes it."""
     if by:
         await record(store, by, action, name, answer)
 
@@ -150,7 +152,7 @@ async def _require(store: Store, name: str, answer: ScheduleAnswer) -> None:
     """Raise unless a change was made.
 
     Raises:
-        UnknownScheduleError: There is none of that name.
+        UnknownScheduleError: No schedule has that name.
         NotAcceptedError: Another schedule has the name, or an application declares it.
     """
     if answer is ScheduleAnswer.UNKNOWN:

@@ -1,4 +1,4 @@
-"""Counters of periods, queues, functions or upstreams for people, with estimated percentiles."""
+"""Counters by period, queue, function or upstream for people, with estimated percentiles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Summary:
     """Counters with estimated percentiles of run and wait times, in seconds; None without runs."""
 
     key: Any
-    """When the period begins, or the name of the queue, function or upstream."""
+    """The start of the period, or the name of the queue, function or upstream."""
     counts: Counts
     run_p50: float | None
     run_p95: float | None
@@ -33,10 +33,10 @@ class Summary:
 
 
 async def read_summaries(store: Store, filters: StatisticsFilters, *, by: By, step: str) -> list[Summary]:
-    """Return the sums by one key: periods in their order, names with the most finished tasks first.
+    """Return the sums by one key: periods in order, or names with the most finished tasks first.
 
     Raises:
-        OptionError: A value is invalid, or the answer would have too many periods.
+        OptionError: A value is invalid, or the result would have too many periods.
     """
     rows = await read_statistics(store, filters, step=step, by=by)
     found = sorted((summary(_KEYS[by](row), row) for row in rows), key=lambda each: each.key)
@@ -58,7 +58,7 @@ def summary(key: Any, row: StatisticsRow) -> Summary:
 
 
 def period_fields(row: StatisticsRow) -> dict[str, Any]:
-    """Return the fields that people see of one channel's counters in one period, without its moment."""
+    """Return the fields of one channel's counters that people see, without the moment of the period."""
     sums = summary(row.at, row)
     return {
         "queue": row.queue,

@@ -1,4 +1,4 @@
-"""Watch tasks for all callers of an event loop, with one read of the store for all of them."""
+"""Watches tasks for all callers of an event loop, with one read of the store for all callers."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from tidegate.store.protocol import Store
 
 MIN_POLL_SECONDS = 0.02
-"""Least time between two reads, so that a busy store is not read after each commit."""
+"""The least time between two reads, so that a busy store is not read after each commit."""
 MAX_POLL_SECONDS = 1.0
-"""Longest time between two reads, in case a notification is missed."""
+"""The longest time between two reads, in case a notification is missed."""
 TASKS_PER_READ = 500
-"""Most tasks in one read."""
+"""The most tasks in one read."""
 PART_CHUNKS = 100
-"""Most chunks of one task in one read."""
+"""The most chunks of one task in one read."""
 PART_BYTES = 131_072
-"""Bytes of chunks in one read for one follower, exceeded by at most one chunk. A follower holds no more."""
+"""The most bytes of chunks in one read for one follower, exceeded by at most one chunk. A follower holds no
+more."""
 READ_BYTES = 1_048_576
-"""Most bytes of chunks in one read for all followers."""
+"""The most bytes of chunks in one read for all followers."""
 CACHED_CHUNKS = 64
-"""Most cached chunks of a followed task. A follower that is further behind reads from the store."""
+"""The most cached chunks of a followed task. A follower that is further behind reads from the store."""
 CACHED_BYTES = 262_144
-"""Most bytes of the cached chunks of a followed task."""
+"""The most bytes of cached chunks of a followed task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class ProgressChanged:
 
 @dataclass(frozen=True, slots=True)
 class StreamReset:
-    """The follower wanted to resume after a chunk that does not exist; the whole stream follows."""
+    """The follower wanted to resume after a chunk that does not exist. The whole stream follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class _FollowedTask:
 
     head: StreamHead | None = None
     poll: int = 0
-    """Number of the poll that read `head`; a poll that started earlier does not overwrite it."""
+    """The number of the poll that read `head`; a poll that started earlier does not overwrite `head`."""
     cached: deque[StoredChunk] = field(default_factory=deque)
     followers: int = 0
     waiting: set[asyncio.Future[None]] = field(default_factory=set)
@@ -131,8 +132,8 @@ class TaskWatcher:
     async def follow(self, task_id: str, after: int = 0) -> AsyncGenerator[TaskEvent, None]:
         """Yield the events of a task from its present state to its end. Close the generator when done.
 
-        The state in which a run ended comes after the last chunk of that run, also for late followers.
-        Nothing is queued for a follower: a slow one holds about `PART_BYTES` and reads the rest later.
+        The state in which a run ended comes after the last chunk of that run, also for late followers. No
+        events are queued for a follower: a slow follower holds about `PART_BYTES` and reads the rest later.
 
         Args:
             task_id: The task's id.
@@ -205,7 +206,7 @@ class TaskWatcher:
         return None if followed.head == seen else followed.head
 
     async def _next_chunks(self, task_id: str, followed: _FollowedTask, after: int) -> list[StoredChunk]:
-        """Return the next chunks after a number. The caller knows that there are some."""
+        """Return the next chunks after this number. The caller knows that there are some."""
         cached_chunks = followed.after(after)
         if cached_chunks:
             return cached_chunks
@@ -223,7 +224,7 @@ class TaskWatcher:
             self._job = asyncio.create_task(self._poll_loop(), name="tidegate task watcher")
 
     async def _poll_loop(self) -> None:
-        """Poll the store until nobody waits any more."""
+        """Poll the store until no caller waits any more."""
         try:
             while ids := [
                 *self._waiting,
@@ -234,13 +235,13 @@ class TaskWatcher:
                 if self._waiting or self._followed:
                     await self._store.wait_for_change(MAX_POLL_SECONDS)
                     await asyncio.sleep(MIN_POLL_SECONDS)
-        except Exception as error:  # otherwise the waiters would wait for ever
+        except Exception as error:  # otherwise the waiting callers would wait for ever
             self._fail_all(error)
         finally:
             self._job = None  # a finished asyncio task would keep its loop alive, and the loop this watcher
 
     async def _poll(self, ids: Iterable[str]) -> None:
-        """Read the heads and new chunks of these tasks, and wake those who wait for them."""
+        """Read the heads and new chunks of these tasks, and wake the callers that wait for them."""
         self._polls += 1
         poll, ids = self._polls, list(ids)
         heads = await self._store.read_stream_heads(ids)
@@ -315,7 +316,7 @@ def _with_run_starts(chunks: Sequence[StoredChunk], run: int) -> list[TaskEvent]
 def _events_after_chunks(
     head: StreamHead, seen: StreamHead | None, *, is_state_sent: bool
 ) -> list[TaskEvent]:
-    """Return the events that follow the chunks."""
+    """Return the events that come after the chunks."""
     events: list[TaskEvent] = [] if is_state_sent else [StateChanged(head.state, head.run)]
     progress = _progress(head)
     if progress is not None and progress != _progress(seen):

@@ -1,4 +1,4 @@
-"""Tasks by id: find one, run it again, explain what it waits for."""
+"""Tasks by id: find a task, run it again, explain what it waits for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RETRYABLE = CAN_RUN_NOW | {State.DEAD}
 
 
 async def full_id(store: Store, text: str) -> str:
-    """Return the full id of a task that is named by its id or by a short one.
+    """Return the full id of the task with this id or short id.
 
     Raises:
         OptionError: The short id matches several tasks.
@@ -45,7 +45,7 @@ async def full_id(store: Store, text: str) -> str:
 
 
 async def read_task(store: Store, text: str) -> TaskRow:
-    """Return the row of a task that is named by its id or by a short one.
+    """Return the row of the task with this id or short id.
 
     Raises:
         OptionError: The short id matches several tasks.
@@ -63,7 +63,7 @@ async def read_task(store: Store, text: str) -> TaskRow:
 
 
 async def read_dead_task(store: Store, text: str) -> TaskRow:
-    """Return the row of a dead task that is named by its id or by a short one.
+    """Return the row of the dead task with this id or short id.
 
     Raises:
         OptionError: The short id matches several tasks.
@@ -84,16 +84,16 @@ async def read_dead_task(store: Store, text: str) -> TaskRow:
 async def retry_tasks(
     store: Store, task_ids: Sequence[str], own: Collection[str], *, by: str
 ) -> dict[str, ActionStatus]:
-    """Run tasks again now: waiting ones become due, dead ones are redriven, others are refused.
+    """Run tasks again now: waiting tasks become due, dead tasks are redriven, others are refused.
 
     Args:
-        store: Where they are.
+        store: Holds the letters.
         task_ids: Full ids.
-        own: Functions that the caller's application declares.
-        by: Who does it.
+        own: The functions that the caller's application declares.
+        by: Who does this.
 
     Raises:
-        NotAcceptedError: A dead one belongs to a function that nobody declares, or is in doubt.
+        NotAcceptedError: A dead task belongs to a function that no application declares, or is in doubt.
     """
     rows = await store.read_tasks(task_ids)
     answers: dict[str, ActionStatus] = {
@@ -109,12 +109,12 @@ async def retry_tasks(
 
 
 async def explain(store: Store, row: TaskRow, own: Collection[str]) -> list[str]:
-    """Return what keeps a task from running, in sentences, the most telling reason first.
+    """Return what keeps a task from running, as sentences, the most important reason first.
 
     Args:
-        store: Where it is.
-        row: The task.
-        own: Functions that the caller's application declares.
+        store: Holds the task.
+        row: The row of the task.
+        own: The functions that the caller's application declares.
     """
     upstream = next((found for found in await store.list_upstreams() if found.name == row.upstream), None)
     waiting = WaitingTask(

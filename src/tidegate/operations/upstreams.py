@@ -1,4 +1,4 @@
-"""Upstreams: find one, change its limits, and say what it does."""
+"""Upstreams: find one, change its limits, and describe its state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def find_upstream(store: Store, name: str) -> UpstreamRow:
     """Return the upstream of that name.
 
     Raises:
-        UnknownUpstreamError: The store knows none.
+        UnknownUpstreamError: The store has no upstream of that name.
     """
     rows = await store.list_upstreams()
     for row in rows:
@@ -57,10 +57,10 @@ async def set_limits(
     Args:
         store: Where the limits are kept.
         name: The upstream's name.
-        changes: New values by the limits' public names; None removes a limit. They override the code until
-            the limit follows the code again.
+        changes: New values by the limits' public names; None removes a limit. New values override the code
+            until the limit follows the code again.
         follow_code: Limits that follow the code again.
-        declared: The limits in the code. If None, they are not known here, so the values stay until a worker
+        declared: The limits in the code; None if they are not known here. Then the values stay until a worker
             starts.
 
     Raises:
@@ -78,7 +78,7 @@ def tasks_before(row: UpstreamRow) -> dict[str, int]:
 
 
 def describe_upstream(row: UpstreamRow, now: float) -> str:
-    """Return what an upstream does, or why its tasks are blocked."""
+    """Return a text: the state of an upstream, or why its tasks are blocked."""
     if row.block is not None:
         return format_block(row.block, row.limits, now)
     words = format_gate(row.gate, row.limits, now, of_runs=not is_key_gate(row.name))

@@ -15,31 +15,31 @@ from tidegate.store.protocol import Store
 from tidegate.store.worker_rows import EMBEDDED_WORKER_NAME, WorkerRow
 
 WAIT_SECONDS = 10.0
-"""How long a command waits for the workers to apply a change, unless asked otherwise."""
+"""How long a command waits by default until the workers have applied a change."""
 _LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change that was stored, and who should apply it."""
+    """A stored change, and the workers that should apply it."""
 
     kind: ControlKind
     name: str
     version: int
     reporters: Mapping[str, str]
-    """Those that should report: a description of each, by the name under which it reports."""
+    """A description of each worker that should report, by the name under which it reports."""
 
 
 async def quiet(store: Store, name: str, *, by: str, why: str = "") -> Change:
-    """Let a worker, or one of its processes, claim no more tasks. It finishes those that run, and stays up.
+    """Let a worker, or one of its processes, claim no more tasks. It finishes running tasks and stays up.
 
-    A worker named by its name stays quiet until it is resumed, also after a restart. A process named by its
-    id is quiet until it ends.
+    If `name` is a worker's name, the worker stays quiet until it is resumed, even after a restart. If it is
+    the id of a process, that process is quiet until it ends.
 
     Args:
-        store: Where it is stored.
+        store: Holds the requests.
         name: The worker's name, or the id of one process.
-        by: Who wants it.
+        by: Who makes the request.
         why: The reason.
 
     Raises:
@@ -53,7 +53,7 @@ async def resume(store: Store, name: str, *, by: str, why: str = "") -> Change:
     """Let a worker or process claim again; a worker's name resumes its processes too.
 
     Raises:
-        NotAcceptedError: No live worker has this name or id, and none of this name is quiet.
+        NotAcceptedError: No live worker has this name or id, and no worker of this name is quiet.
     """
     rows = [row for row in await store.list_controls() if row.kind is ControlKind.QUIET and row.value == 1]
     targets = await _workers(store, name, or_none=name in {row.name for row in rows})
@@ -67,7 +67,7 @@ async def resume(store: Store, name: str, *, by: str, why: str = "") -> Change:
 async def set_concurrency(
     store: Store, pool: str, concurrency: int | None, *, by: str, why: str = ""
 ) -> Change:
-    """Change how many tasks each process of a pool runs at once; None: the code's own number again.
+    """Change how many tasks each process of a pool runs at once; None restores the number in the code.
 
     Raises:
         NotAcceptedError: No live worker has such a pool.
@@ -87,7 +87,7 @@ async def reload(store: Store, name: str | None = None, *, by: str, why: str = "
     """Restart every process of a worker, or of all workers, with the current code on its machine.
 
     Raises:
-        NotAcceptedError: No live worker has this name, or there is none at all.
+        NotAcceptedError: No live worker has this name, or no worker is live.
     """
     targets = await _live(store) if name is None else await _workers(store, name)
     workers = [worker for worker in targets if worker.name != EMBEDDED_WORKER_NAME]
@@ -101,13 +101,13 @@ async def reload(store: Store, name: str | None = None, *, by: str, why: str = "
 
 
 async def wait_for_reports(store: Store, change: Change, seconds: float) -> dict[str, str | None]:
-    """Wait until all have applied a change; return each one's answer by its description.
+    """Wait until all workers have applied a change; return each reply by the worker's description.
 
     Args:
-        store: Where they report.
+        store: Where the workers report.
         change: The change.
-        seconds: How long to wait. After that, None stands for those that have not answered. A process that
-            has ended meanwhile does not count.
+        seconds: How long to wait. After that, None stands for each missing reply. A process that has ended
+            meanwhile does not count.
     """
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + seconds
@@ -160,7 +160,7 @@ async def _live(store: Store) -> list[WorkerRow]:
 
 
 async def _workers(store: Store, name: str, *, or_none: bool = False) -> list[WorkerRow]:
-    """Return the live processes of a worker, or the one with this id; embedded workers are left out."""
+    """Return the live processes of a worker, or the process with this id; embedded workers are left out."""
     live = [worker for worker in await _live(store) if worker.name != EMBEDDED_WORKER_NAME]
     found = [worker for worker in live if name in (worker.name, worker.id)]
     if not found and not or_none:
@@ -171,20 +171,20 @@ async def _workers(store: Store, name: str, *, or_none: bool = False) -> list[Wo
 
 @dataclass(frozen=True, slots=True)
 class PoolStatus:
-    """One pool over all live workers."""
+    """One pool, summed over all live workers."""
 
     name: str
     processes: int
     quiet: int
-    """How many of them are quiet."""
+    """How many of the processes are quiet."""
     running: int
     slots: int
     concurrency: int | None
-    """Tasks at once in each process, as a person set it; None: as in the code."""
+    """How many tasks a person lets each process run at once; None: as in the code."""
     set_by: str = ""
 
     def describe(self) -> str:
-        """Return the concurrency for people."""
+        """Return the concurrency as text."""
         return "as in the code" if self.concurrency is None else f"{self.concurrency}, set by {self.set_by}"
 
 

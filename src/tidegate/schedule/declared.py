@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidegate.schedules")
 
 DECLARE_SECONDS = 30.0
-"""Time between two declarations by one process, so that an older set returns after a rollback."""
+"""Time between two declarations by one process: repeated, so that an older set returns after a rollback."""
 GRACE_SECONDS = 60.0
-"""How long a new set is safe from an older one although no worker with it is registered yet."""
+"""How long an older set cannot replace a new one although no worker with the new set is registered yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class ScheduleSet:
     """All schedules that an application declares."""
 
     application: str
-    """Its reference: `module:attribute`."""
+    """The reference of the application: `module:attribute`."""
     schedules: tuple[DeclaredSchedule, ...]
-    """By name."""
+    """The schedules by name."""
 
     @classmethod
     def from_manifest(cls, application: str, manifest: Mapping[str, Any]) -> ScheduleSet:
-        """Return the set in a manifest."""
+        """Return the set of schedules in a manifest."""
         plain = manifest.get("schedules", {})
         return cls(
             reference(application),
@@ -60,13 +60,13 @@ class ScheduleSet:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the set. Another set, also one of another application, has another fingerprint."""
+        """A fingerprint of the set. Any other set, also of another application, has another fingerprint."""
         content = msgspec.json.encode((self.application, self.schedules), order="sorted")
         return blake2b(content, digest_size=16).hexdigest()
 
 
 def to_manifest(schedules: Sequence[DeclaredSchedule]) -> dict[str, Any]:
-    """Return schedules as they are written into a manifest, by name."""
+    """Return schedules in the form of a manifest, by name."""
     return {
         schedule.name: {
             "rule": msgspec.to_builtins(schedule.rule),
@@ -82,7 +82,7 @@ def reference(application: str) -> str:
 
 
 class ScheduleDeclarer:
-    """Keeps the schedules of one application in the store.
+    """Stores the schedules of one application, and keeps them up to date.
 
     Args:
         store: The store.
@@ -92,7 +92,7 @@ class ScheduleDeclarer:
     def __init__(self, store: Store, schedule_set: ScheduleSet) -> None:
         self._store = store
         self.schedule_set = schedule_set
-        """May be replaced after a reload of the code."""
+        """The current set; replaced after a reload of the code."""
         self._was_in_force = True
 
     async def run_once(self) -> bool:

@@ -19,16 +19,16 @@ from tidegate.store.schedule_rows import DueSchedule, FiredTick, Firing
 log = logging.getLogger("tidegate.schedules")
 
 PAGE_SIZE = 200
-"""Schedules that are read at once."""
+"""How many schedules are read at once."""
 BATCH_TASKS = 500
-"""Most tasks that one transaction enqueues, except for a single schedule with more."""
+"""The most tasks that one transaction enqueues, unless a single schedule has more."""
 
 
 class ScheduleFirer:
     """Fires the due ticks of all schedules.
 
-    It plans from what it has read. The store refuses a plan if another process has fired or changed the
-    schedule since, so no process has to lead.
+    The job plans from what it has read. The store refuses a plan if another process has fired or changed the
+    schedule since then, so no leader is needed.
 
     Args:
         store: Holds the schedules.
@@ -39,10 +39,10 @@ class ScheduleFirer:
         self._store = store
         self._make_id = IdMaker(lambda: time.time_ns() // 1_000_000, rng.getrandbits)
         self._broken: set[str] = set()
-        """The schedules whose ticks cannot be decided or stored, each logged once."""
+        """The schedules whose ticks cannot be decided or stored; each is logged once."""
 
     async def run_once(self) -> bool:
-        """Fire what is due. Always return False: there is never more to do at once.
+        """Fire the due ticks. Always return False: there is never more to do at once.
 
         Raises:
             StoreError: The store is unreachable.
@@ -51,10 +51,10 @@ class ScheduleFirer:
         return False
 
     async def fire_due(self, until: float = math.inf) -> int:
-        """Fire what is due; return how many tasks were enqueued.
+        """Fire the due ticks; return how many tasks were enqueued.
 
         Args:
-            until: Ticks after this moment are not due yet. For tests with a clock of their own.
+            until: Ticks after this moment are not due yet. For tests with their own clock.
 
         Raises:
             StoreError: The store is unreachable.
@@ -77,7 +77,7 @@ class ScheduleFirer:
         return tasks
 
     def _plan(self, due: DueSchedule, now: float) -> Firing | None:
-        """Decide about the due ticks of one schedule; None if nothing changes, or they cannot be decided."""
+        """Decide about the due ticks of a schedule; return None if nothing changes or none can be decided."""
         row = due.row
         try:
             rule, task = row.rule, row.task
@@ -103,7 +103,9 @@ class ScheduleFirer:
         return Firing(row.name, row.revision, decision.next_at, ticks)
 
     async def _fire(self, firings: Sequence[Firing]) -> int:
-        """Store some firings; if one of them cannot be stored, the others still are. Return how many tasks.
+        """Store some firings; if one cannot be stored, still store the others.
+
+        Return how many tasks were enqueued.
 
         Raises:
             StoreError: The store is unreachable.

@@ -1,4 +1,4 @@
-"""What users write about a schedule: its settings, and how they are read."""
+"""The settings of a schedule that users write, and how they are read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_rule(when: str, settings: Mapping[str, Any]) -> ScheduleRule:
 
     Args:
         when: Five fields of cron, a word such as `@daily`, or an interval such as `every 30s`.
-        settings: Those of `RULE_SETTINGS` by name; None: not given.
+        settings: The settings in `RULE_SETTINGS` by name; None for one that is not given.
 
     Raises:
         OptionError: A value is invalid. The error names the option, the value and the fix.
@@ -69,12 +69,13 @@ def read_rule(when: str, settings: Mapping[str, Any]) -> ScheduleRule:
 
 
 def changed_rule(rule: ScheduleRule, when: str | None, settings: Mapping[str, Any]) -> ScheduleRule:
-    """Return a rule with some settings changed; those that are not given stay.
+    """Return a rule with some settings changed; settings that are not given stay the same.
 
     Args:
         rule: The present rule.
         when: Other moments; None: the present ones.
-        settings: Those of `RULE_SETTINGS` to change, by name. None for `not_later_than` removes the limit.
+        settings: The settings in `RULE_SETTINGS` to change, by name. None for `not_later_than` removes the
+            limit.
 
     Raises:
         OptionError: A value is invalid.
@@ -99,7 +100,7 @@ def _overlap(given: Mapping[str, Any], catch_up: CatchUp) -> Any:
 
 
 def _when(when: str) -> tuple[str, int]:
-    """Return cron or an interval in seconds; the other one is empty."""
+    """Return the cron expression and the interval in seconds; one of the two is empty."""
     if (match := _EVERY.fullmatch(when.strip())) is None:
         return cron_option("schedule", when), 0
     fix = 'write whole seconds, such as "every 30s", "every 15m", "every 2h"; a year at most'
@@ -113,10 +114,10 @@ def _when(when: str) -> tuple[str, int]:
 
 
 def schedule_name_option(option: str, name: str) -> str:
-    """Return the name of a schedule: as other names, without a slash, since it is part of a URL.
+    """Return a checked name of a schedule. It must not contain a slash, because it is part of a URL.
 
     Raises:
-        OptionError: It cannot be a schedule's name.
+        OptionError: The text cannot be a schedule's name.
     """
     if "/" in name_option(option, name):
         raise wrong(option, name, "leave the slash out")

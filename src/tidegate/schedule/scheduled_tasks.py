@@ -1,4 +1,4 @@
-"""Convert the task of a schedule: from what a task function prepared, and to the task of one tick."""
+"""Converts the task of a schedule: from a prepared task, and into the task of one tick."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_LIMIT = -1.0
 
 
 def scheduled_task(prepared: NewTask) -> ScheduledTask:
-    """Return the task of a schedule from one that was prepared for an enqueue."""
+    """Return the task of a schedule from a task that was prepared for an enqueue."""
     return ScheduledTask(
         function=prepared.function,
         queue=prepared.queue,
@@ -32,7 +32,7 @@ def scheduled_task(prepared: NewTask) -> ScheduledTask:
 
 
 def stored_limit(seconds: float | None) -> float | None:
-    """Return a time limit as a schedule stores it: -1 for no limit."""
+    """Return a time limit in the form that a schedule stores: -1 for no limit."""
     return _NO_LIMIT if seconds == NO_LIMIT else seconds
 
 
@@ -40,8 +40,8 @@ def new_task(schedule: str, task: ScheduledTask, *, task_id: str, scheduled_for:
     """Return the task of one tick.
 
     Args:
-        schedule: The schedule's name.
-        task: Its task.
+        schedule: The name of the schedule.
+        task: The task of the schedule.
         task_id: A fresh id.
         scheduled_for: The planned moment of the tick.
     """

@@ -1,4 +1,4 @@
-"""Ways to send a message: one file for each. `send` chooses by the sink's settings."""
+"""The ways to send a message, one file for each. `send` chooses one by the sink's settings."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tidegate.store.alert_rows import ClaimedNotice
 async def send(
     sink: Sink, notice: ClaimedNotice, *, now: float, allowed_hosts: Sequence[str], commands: CommandRunner
 ) -> None:
-    """Send one message by one sink.
+    """Send one message to one sink.
 
     Args:
         sink: Where to send it.
         notice: The message.
         now: Seconds since the epoch, for signatures.
         allowed_hosts: Hosts that may have private addresses.
-        commands: Runs the programs of command sinks.
+        commands: The runner of the programs of command sinks.
 
     Raises:
-        DeliveryError: It was not delivered, or nobody knows whether it was.
+        DeliveryError: The message was not delivered, or it is unknown whether it was.
     """
     match sink:
         case LogSink():

@@ -13,7 +13,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _PROTOCOL_ASSIGNMENTS = ipaddress.IPv4Network("192.0.0.0/24")
-"""Python before 3.13 takes most of it for public. One cloud has the metadata of its machines there."""
+"""A network that Python before 3.13 takes mostly for public. One cloud serves the metadata of its machines
+there."""
 
 
 def is_allowed(host: str, address: Address, allowed_hosts: Sequence[str]) -> bool:
@@ -28,7 +29,10 @@ def is_allowed(host: str, address: Address, allowed_hosts: Sequence[str]) -> boo
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is on the public internet. An IPv4 address inside an IPv6 one counts too."""
+    """Return whether an address is on the public internet.
+
+    An IPv4 address inside an IPv6 address is also checked.
+    """
     inner = _inner(address)
     if inner is not None:
         return is_public(inner)

@@ -15,7 +15,7 @@ from tidegate.store.alert_rows import ClaimedNotice
 
 
 class CommandRunner:
-    """Runs programs, and knows the ids of those that run, so that nothing else waits for them."""
+    """Runs programs, and knows the process ids of running programs, so that no other code waits for them."""
 
     def __init__(self) -> None:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -28,14 +28,15 @@ class CommandRunner:
     async def send(self, sink: CommandSink, notice: ClaimedNotice) -> None:
         """Run the program; exit code 0 means that it has delivered the message.
 
-        The program gets the JSON on its standard input, and the message's id, which stays the same when a
-        message is repeated, in `TIDEGATE_ALERT_ID`. It is killed with all it started after the time limit.
+        The program gets the JSON on its standard input and the message's id in `TIDEGATE_ALERT_ID`. A
+        repeated message has the same id. After the time limit, the program is killed with all that it
+        started.
 
         Raises:
-            DeliveryError: It could not be started, failed, or took too long.
+            DeliveryError: The program could not be started, failed, or took too long.
         """
         try:
-            # In the loop's thread, so that nothing reaps the process before its id is known.
+            # This runs in the loop's thread, so that no other code reaps the process before its id is known.
             process = subprocess.Popen(  # noqa: S603, ASYNC220 - named by the operator; starting takes milliseconds
                 sink.command,
                 stdin=subprocess.PIPE,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 class DeliveryError(Exception):
-    """A message was not delivered, or nobody knows whether it was.
+    """A message was not delivered, or it is unknown whether it was.
 
     Args:
         why: For people, without secrets.
-        wait_seconds: How long the receiver asks to wait; None if it does not.
-        is_gone: Whether the receiver said that it wants no more messages.
+        wait_seconds: How long the receiver asks to wait; None if it does not ask.
+        is_gone: Whether the receiver wants no more messages.
     """
 
     def __init__(self, why: str, *, wait_seconds: float | None = None, is_gone: bool = False) -> None:

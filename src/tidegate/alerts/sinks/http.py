@@ -29,7 +29,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The status of a response, and how long the server asks to wait."""
+    """The status of a response, and how many seconds the server asks to wait."""
 
     status: int
     retry_after: float | None = None
@@ -91,7 +91,7 @@ async def _resolve(parts: SplitResult, allowed_hosts: Sequence[str]) -> list[Add
     """Return the addresses of a host.
 
     Raises:
-        DeliveryError: One of them is private, or there is none.
+        DeliveryError: One of the addresses is private, or the host has no address.
     """
     host = parts.hostname or ""
     port = parts.port or _PORTS[parts.scheme]

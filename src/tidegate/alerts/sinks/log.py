@@ -1,4 +1,4 @@
-"""The sink that needs no settings: the log of the process that sends."""
+"""The sink that needs no settings: it writes to the log of the process that sends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger("tidegate.alerts")
 
 
 def send(notice: ClaimedNotice) -> None:
-    """Write a message to the log: critical alerts as errors, others as warnings, ends as information."""
+    """Log a message: critical alerts at ERROR level, others at WARNING, ends of alerts at INFO."""
     data = msgspec.json.decode(notice.body)["data"]
     log.log(_level(notice.kind, str(data.get("severity", ""))), "%s", data.get("text", notice.kind))
 

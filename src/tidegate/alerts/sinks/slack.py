@@ -33,5 +33,5 @@ def _icon(kind: str, data: dict[str, str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text in which Slack finds no links and no mentions: a queue's name may contain anything."""
+    """Escape a text so that Slack finds no links or mentions: a queue's name may contain any text."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -11,7 +11,7 @@ from tidegate.store.alert_rows import ClaimedNotice
 
 
 async def send(sink: WebhookSink, notice: ClaimedNotice, *, now: float, allowed_hosts: Sequence[str]) -> None:
-    """Post a message. A receiver recognises a repeated one by its `webhook-id`.
+    """Post a message. A receiver recognises a repeated message by its `webhook-id`.
 
     Raises:
         DeliveryError: The receiver did not accept it.

@@ -1,1 +1,1 @@
-"""Pure decisions about a redrive: which letters go first, whether to go on, how many letters to send now."""
+"""Pure decisions about a redrive: which dead letters go first, whether to go on, how many to send now."""

@@ -1,7 +1,7 @@
-"""Decides how many letters of a redrive may be sent now.
+"""Decides how many dead letters of a redrive may be sent now.
 
-A letter is sent when a worker could start it soon. So few wait in the main queue at any moment: a burst of
-new work does not queue behind a redrive, and an abort or an undo finds most letters unsent.
+A letter is sent when a worker could start it soon. So few letters wait in the main queue at any moment: a
+burst of new work does not queue behind a redrive, and an abort or an undo finds most letters unsent.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from tidegate.policy.live_workers import LiveWorkers
 from tidegate.store.operation_rows import FeedFacts, LetterChannel
 
 MOST_PER_STEP = 100
-"""Letters in one transaction."""
+"""The most letters in one transaction."""
 MOST_UNFINISHED = 1_000
-"""Letters that were sent and have no final outcome: many mean that they are being retried."""
+"""The most letters that were sent and have no final outcome. More would mean that many letters are being
+retried."""
 BUSY_SHARE = 0.1
 """The share of a queue's slots that a redrive may use while other tasks are ready."""
 IDLE_SHARE = 2.0
-"""While no other task is ready: enough that no slot is idle until the next step."""
+"""The same share while no other task is ready: enough that no slot is idle until the next step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class BatchPlan:
 
     channels: tuple[LetterChannel, ...]
     waits_for: str = ""
-    """Why a channel gets nothing, for people; empty if every channel gets some."""
+    """Why a channel gets no letters, for people; empty if every channel gets some."""
 
 
 def plan_batch(facts: FeedFacts, workers: LiveWorkers, *, unfinished: int) -> BatchPlan:
@@ -41,7 +42,7 @@ def plan_batch(facts: FeedFacts, workers: LiveWorkers, *, unfinished: int) -> Ba
     Args:
         facts: What was read from the store.
         workers: The live workers.
-        unfinished: Letters that were sent and have no final outcome.
+        unfinished: How many letters were sent and have no final outcome.
     """
     left = min(MOST_PER_STEP, MOST_UNFINISHED - unfinished)
     room: Counter[str] = Counter()
@@ -65,14 +66,14 @@ def plan_batch(facts: FeedFacts, workers: LiveWorkers, *, unfinished: int) -> Ba
 
 
 def _fair(channels: Sequence[LetterChannel]) -> list[LetterChannel]:
-    """Return the channels with the fewest letters first: a large one does not keep them waiting."""
+    """Return the channels with the fewest letters first, so that a large channel does not delay others."""
     return sorted(
         channels, key=lambda channel: (channel.letters, channel.queue, channel.upstream, channel.function)
     )
 
 
 def _blocked_by(channel: LetterChannel, facts: FeedFacts, workers: LiveWorkers) -> str:
-    """Return why no letter of this channel may be sent; empty if one may."""
+    """Return why no letter of this channel may be sent; empty if letters may."""
     if unserved := workers.unserved(channel.queue, channel.function):
         return unserved
     if (pause := facts.pauses.of(channel.queue, channel.function)) is not None:

@@ -10,19 +10,19 @@ from tidegate.store.operation_rows import Stratum
 
 LEAST = 5
 SHARE = 0.01
-"""A canary has this share of the letters, and at least `LEAST` of them."""
+"""The share of the letters that are in the canary; at least `LEAST` letters are."""
 
 
 def canary_size(letters: int) -> int:
-    """Return how many of this number of letters the canary has."""
+    """Return how many of this many letters are in the canary."""
     return min(letters, max(LEAST, math.ceil(letters * SHARE)))
 
 
 def pick_canary(strata: Sequence[Stratum]) -> list[Stratum]:
     """Return how many letters of each function and tenant the canary gets.
 
-    Each stratum gets one while there are enough, the largest first. The rest is divided in proportion to
-    their letters, by the largest remainder.
+    Each pair of function and tenant gets one letter while there are enough, the largest pair first. The other
+    letters are divided in proportion, by the largest remainder.
     """
     letters = sum(stratum.letters for stratum in strata)
     size = canary_size(letters)

@@ -1,7 +1,7 @@
 """Judges a redrive by how the first attempts of its letters ended: go on, wait, or stop.
 
-All letters together are one group, and so are those of each function and of each tenant. One group that fails
-too often stops the redrive.
+All letters together are one group; the letters of each function and of each tenant are further groups. One
+group that fails too often stops the redrive.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.domain.text import counted, format_duration
 from tidegate.store.operation_rows import FirstTry
 
 LEAST_JUDGED = 20
-"""After the canary, a group is judged once this many of its latest first attempts have ended."""
+"""After the canary, a group is judged by this many of its latest first attempts."""
 
 
 class Verdict(StrEnum):
@@ -24,7 +24,7 @@ class Verdict(StrEnum):
 
     GO_ON = "go on"
     WAIT = "wait"
-    """Not enough first attempts have ended."""
+    """Not enough first attempts have ended yet."""
     STOP = "stop"
 
 
@@ -34,7 +34,7 @@ class Judgement:
 
     verdict: Verdict
     why: str = ""
-    """Empty unless it stops."""
+    """Why the redrive stops; empty unless it stops."""
 
 
 def judge_canary(
@@ -42,15 +42,15 @@ def judge_canary(
 ) -> Judgement:
     """Judge the canary.
 
-    It stops as soon as more first attempts have failed than all of its letters may. A function or a tenant
-    with few letters may fail once. It goes on once every first attempt has ended.
+    The redrive stops as soon as more first attempts have failed than `stop_above` of all letters. A function
+    or a tenant with few letters may fail once. The redrive goes on once every first attempt has ended.
 
     Args:
         tries: The first attempts that have ended.
-        pending: Letters of the canary whose first attempt has not ended.
+        pending: How many letters of the canary have a first attempt that has not ended.
         stop_above: The largest share of failures.
-        seconds: Time since its first letter was sent; 0 before.
-        limit_seconds: How long its first attempts may take.
+        seconds: Time since the first letter of the canary was sent; 0 before.
+        limit_seconds: How long the first attempts may take.
     """
     if (failing := _failing_group(tries, pending, stop_above, least=1)) is not None:
         return Judgement(Verdict.STOP, failing)
@@ -67,7 +67,7 @@ def judge_canary(
 
 
 def judge_feeding(latest: Sequence[FirstTry], *, stop_above: float) -> Judgement:
-    """Judge a redrive after its canary by its latest first attempts. It never has to wait."""
+    """Judge a redrive after its canary by its latest first attempts. The result is never to wait."""
     failing = _failing_group(latest, 0, stop_above, least=LEAST_JUDGED)
     return Judgement(Verdict.GO_ON) if failing is None else Judgement(Verdict.STOP, failing)
 
@@ -92,5 +92,8 @@ def _failing_group(tries: Iterable[FirstTry], pending: int, stop_above: float, *
 
 
 def _allowed(size: int, stop_above: float, *, is_part: bool) -> int:
-    """Return how many of a group may fail. One failure in a small part of the letters proves nothing."""
+    """Return how many letters of a group may fail.
+
+    One failure in a small part of the letters proves nothing.
+    """
     return max(math.floor(size * stop_above), 1 if is_part and stop_above > 0 else 0)
