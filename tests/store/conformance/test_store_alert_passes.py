@@ -293,7 +293,7 @@ async def test_a_tick_that_nothing_fires_is_an_alert(passes: Evaluator, store: S
     await passes.step()
     (sent,) = passes.sent("schedule_missed")
     assert sent["subject"] == "nightly"
-    assert "nothing has fired it" in sent["text"]
+    assert "no process has fired it" in sent["text"]
 
 
 async def test_a_muted_rule_sends_nothing_until_the_mute_ends(
