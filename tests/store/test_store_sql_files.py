@@ -16,6 +16,7 @@ SHARED = {
     "audit_entries",
     "controls",
     "deaths",
+    "doubts",
     "failure_marks",
     "final_hooks",
     "forget",
@@ -24,6 +25,7 @@ SHARED = {
     "operations",
     "permits",
     "schedules",
+    "steps",
     "task_tables",
     "tokens",
 }

@@ -23,7 +23,8 @@ async def columns_of(path: Path) -> dict[str, set[str]]:
     await store.open()
     await store.close()
     with closing(apsw.Connection(str(path))) as db:
-        names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        rows = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        names = [name for (name,) in rows]
         return {name: {row[1] for row in db.execute(f"PRAGMA table_info({name})")} for name in names}
 
 

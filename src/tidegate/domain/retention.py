@@ -33,11 +33,13 @@ class Data(StrEnum):
     """What its function returned."""
     CHUNKS = "chunks"
     """What it emitted while it ran."""
+    STEPS = "steps"
+    """Its steps with their results, and the ledger of their doubts."""
     HISTORY = "history"
     """Its runs without success, with messages and tracebacks, and what people did to it."""
 
 
-PARTS = (Data.PAYLOADS, Data.RESULTS, Data.CHUNKS, Data.HISTORY)
+PARTS = (Data.PAYLOADS, Data.RESULTS, Data.CHUNKS, Data.STEPS, Data.HISTORY)
 """Data that may be removed earlier than its task."""
 
 
@@ -91,6 +93,8 @@ class QueueRetention:
     """Results."""
     chunks: float | None
     """What finished tasks emitted."""
+    steps: float | None
+    """Steps of finished tasks, with their results and doubts."""
     history: float | None
     """Runs without success, and actions, of finished tasks."""
 
@@ -104,6 +108,7 @@ class QueueRetention:
         payloads: Seconds | None = None,
         results: Seconds | None = None,
         chunks: Seconds | None = None,
+        steps: Seconds | None = None,
         history: Seconds | None = None,
     ) -> None:
         given = {
@@ -115,6 +120,7 @@ class QueueRetention:
             "payloads": payloads,
             "results": results,
             "chunks": chunks,
+            "steps": steps,
             "history": history,
         }
         set_fields(self, **{name: _kept(f"retention: {name}", value) for name, value in given.items()})
@@ -152,6 +158,9 @@ class Retention:
     """How long results are kept. Default: as long as their task."""
     chunks: float | None
     """How long what finished tasks emitted is kept. Default: as long as their task."""
+    steps: float | None
+    """How long the steps of finished tasks are kept, with their results and doubts. Default: as long as their
+    task."""
     history: float | None
     """How long the runs without success and the actions of finished tasks are kept. Default: as long as their
     task."""
@@ -173,13 +182,14 @@ class Retention:
         payloads: Seconds | None = None,
         results: Seconds | None = None,
         chunks: Seconds | None = None,
+        steps: Seconds | None = None,
         history: Seconds | None = None,
         queues: Mapping[str, QueueRetention] | None = None,
         archive: str | None = None,
         archive_format: ArchiveFormat | str = ArchiveFormat.NDJSON,
     ) -> None:
         rules = QueueRetention(
-            finished, succeeded, cancelled, dead, redriven, payloads, results, chunks, history
+            finished, succeeded, cancelled, dead, redriven, payloads, results, chunks, steps, history
         )
         set_fields(
             self,

@@ -105,6 +105,7 @@ class StepRow:
     run: int
     """The run that began it last, or whose result it has."""
     attempt: int
+    """The attempt of that run; 0: a person gave the result."""
     begun_at: float
     """When it was begun last."""
     ended_at: float | None

@@ -39,6 +39,8 @@ TASK_TABLES = (
     TaskTable("usage", Data.TASKS),
     TaskTable("attempt", Data.HISTORY),
     TaskTable("action", Data.HISTORY),
+    TaskTable("doubt", Data.STEPS),
+    TaskTable("step", Data.STEPS),
     TaskTable("stream", Data.CHUNKS),
     TaskTable("chunk", Data.CHUNKS),
     TaskTable("task", Data.TASKS, key="id"),

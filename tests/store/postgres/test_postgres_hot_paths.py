@@ -117,12 +117,14 @@ STEADY_STATEMENTS = [
     ("extend_leases", "beat"),
     ("save_progress", "save"),
     ("read_chunks", "after"),
+    *[("steps", name) for name in ("begin", "end", "rows")],
     ("get_result", "result"),
     ("get_payload", "payload"),
 ]
 OF_TASKS = {
     "task", "payload", "ready", "running", "waiting", "archive", "dead", "result", "attempt", "action", "key",
     "chunk", "stream", "progress", "permit", "usage",
+    "step", "doubt",
 }  # fmt: skip
 
 

@@ -79,5 +79,5 @@ def _exported(db: Session, table: TaskTable, columns: Mapping[str, Any]) -> Expo
 
 def _plain(db: Session, name: str, value: Any) -> Any:
     """Return a value in the form that both back ends share: ids as text."""
-    is_id = name.endswith("id") and value is not None and not isinstance(value, str)
+    is_id = name.endswith("id") and value is not None and not isinstance(value, str | int)
     return db.text(value) if is_id else value

@@ -18,6 +18,7 @@ from tidegate.store.common import (
     control,
     dead,
     deaths,
+    doubts,
     due_schedules,
     failure_states,
     fingerprints,
@@ -32,6 +33,7 @@ from tidegate.store.common import (
     sending,
     statistics,
     stats,
+    steps,
     totals,
     windows,
     work_counts,
@@ -152,6 +154,20 @@ class CommonStore(Store):
 
     list_cancel_requests = read(runs.list_cancel_requests)
     read_stream_heads = read(reads.read_stream_heads)
+
+    # --- steps ---
+
+    read_steps = read(steps.read_steps, generic_plan=True)
+
+    async def find_doubts(self, limit: int = 500) -> int:
+        """Find doubts. If there are none, nothing is locked."""
+        if not await self._read(doubts.has_new_doubts, generic_plan=True):
+            return 0
+        return await self._write(lambda db: doubts.find_doubts(db, limit))
+
+    list_doubts = read(doubts.list_doubts)
+    count_open_doubts = read(doubts.count_open_doubts, generic_plan=True)
+    resolve_doubts = write(doubts.resolve_doubts)
 
     # --- retention ---
 

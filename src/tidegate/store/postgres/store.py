@@ -41,6 +41,7 @@ from tidegate.store.postgres import (
     maintenance,
     schema,
     size,
+    steps,
     streams,
 )
 from tidegate.store.postgres import redrive as dead_letters
@@ -66,6 +67,7 @@ from tidegate.store.rows import (
     ProgressUpdate,
 )
 from tidegate.store.schedule_rows import Firing, ScheduleAnswer
+from tidegate.store.step_rows import BegunStep, EndedStep, StepBegin, StepEnd
 from tidegate.store.streams import NewChunk
 from tidegate.threads.bridge import start_in_background
 
@@ -246,6 +248,16 @@ class PostgresStore(CommonStore):
         return await self._write(lambda db: streams.append_chunks(db, new), alone=True, notify=True)
 
     read_chunks = read(streams.read_chunks, generic_plan=True)
+
+    async def begin_steps(self, begins: Sequence[StepBegin]) -> list[BegunStep]:
+        if not begins:
+            return []
+        return await self._write(lambda db: steps.begin_steps(db, begins), alone=True, generic_plan=True)
+
+    async def end_steps(self, ends: Sequence[StepEnd]) -> list[EndedStep]:
+        if not ends:
+            return []
+        return await self._write(lambda db: steps.end_steps(db, ends), alone=True, generic_plan=True)
 
     async def extend_leases(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
         """Extend leases.

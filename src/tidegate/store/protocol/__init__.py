@@ -19,6 +19,7 @@ from tidegate.store.protocol.control import Control
 from tidegate.store.protocol.operations import Operations
 from tidegate.store.protocol.retention import Retention
 from tidegate.store.protocol.schedules import Schedules
+from tidegate.store.protocol.steps import Steps
 from tidegate.store.protocol.tasks import DeadLetters, Statistics, Tasks
 from tidegate.store.protocol.upstreams import Upstreams
 from tidegate.store.protocol.work import Maintenance, Streams, Work, Workers
@@ -68,6 +69,7 @@ class Store(
     Tasks,
     Work,
     Streams,
+    Steps,
     Workers,
     Maintenance,
     Retention,

@@ -44,7 +44,7 @@ class Steps(Protocol):
         """
 
     async def find_doubts(self, limit: int = 500) -> int:
-        """Enter each open step whose run is over in the ledger; return how many there were.
+        """Enter each open step whose run is over in the ledger; return how many entries are new.
 
         If there are none, nothing is locked.
         """
@@ -63,6 +63,12 @@ class Steps(Protocol):
         A state of None means all states.
         """
 
+    async def count_open_doubts(self, task_ids: Sequence[str]) -> dict[str, int]:
+        """Return how many open entries of each task wait for a person: those whose `on_doubt` is `ask`.
+
+        Tasks without any are left out.
+        """
+
     async def resolve_doubts(
         self,
         doubt_ids: Sequence[int],
@@ -77,6 +83,7 @@ class Steps(Protocol):
         """Record what a person decided about these entries; return a status for each.
 
         `repeat` lets the next run begin the step again, `accept` makes `data` its result, `reject` forbids it
-        to be done. Only open entries are resolved; the others keep what was decided first. The task is not
-        moved: the caller redrives it when none of its entries is open.
+        to be done. A step has at most one open entry, that of the run which began it last. Only open entries
+        are resolved; the others keep what was decided first, and are refused. The task is not moved: the
+        caller redrives it when `count_open_doubts` has none of it.
         """

@@ -53,6 +53,7 @@ from tidegate.store.sqlite import (
     maintenance,
     schema,
     size,
+    steps,
     streams,
     upkeep,
 )
@@ -61,6 +62,7 @@ from tidegate.store.sqlite.clock import HighWaterClock
 from tidegate.store.sqlite.job import Mode, Precheck, T, Work
 from tidegate.store.sqlite.work import SqliteSession, complete
 from tidegate.store.sqlite.writer import BUSY_SECONDS, JobRunner, WriterThread
+from tidegate.store.step_rows import BegunStep, EndedStep, StepBegin, StepEnd
 from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk
 
 P = ParamSpec("P")
@@ -199,6 +201,16 @@ class SqliteStore(CommonStore):
         self, after: Mapping[str, int], *, limit: int = 100, max_bytes: int = CHUNKS_BYTES
     ) -> dict[str, list[StoredChunk]]:
         return await self._runner.run(lambda db: streams.read_chunks(db, after, limit, max_bytes), Mode.READ)
+
+    async def begin_steps(self, begins: Sequence[StepBegin]) -> list[BegunStep]:
+        if not begins:
+            return []
+        return await self._write_on_connection(lambda db: steps.begin_steps(db, self._now(), begins))
+
+    async def end_steps(self, ends: Sequence[StepEnd]) -> list[EndedStep]:
+        if not ends:
+            return []
+        return await self._write_on_connection(lambda db: steps.end_steps(db, self._now(), ends))
 
     async def extend_leases(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
         if not worker_ids:

@@ -38,6 +38,9 @@ END;
 CREATE TRIGGER reranked_waiting BEFORE UPDATE ON waiting BEGIN
     SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
 END;
+CREATE TRIGGER sealed_step BEFORE UPDATE ON step BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
 CREATE TRIGGER sealed_schedule BEFORE UPDATE ON schedule BEGIN
     SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
 END;
@@ -58,6 +61,7 @@ DROP TRIGGER sealed_worker;
 DROP TRIGGER sealed_enqueue_batch;
 DROP TRIGGER reranked_ready;
 DROP TRIGGER reranked_waiting;
+DROP TRIGGER IF EXISTS sealed_step;
 DROP TRIGGER IF EXISTS sealed_schedule;
 DROP TRIGGER IF EXISTS sealed_new_schedule;
 
@@ -221,6 +225,26 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 SELECT *
 FROM chunk
 WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: step
+-- In order, and without their numbers: the target gives its own, which rise.
+-- 1 ids
+SELECT
+    task_id, key, name, state, run, attempt, on_doubt, tries, begun_at, ended_at, codec, data, upstream, cause,
+    request_id, doubted
+FROM step
+WHERE task_id IN (SELECT value FROM carray(?1))
+ORDER BY number
+
+-- name: doubt
+-- As `step`, without the ids.
+-- 1 ids
+SELECT
+    task_id, key, run, attempt, state, on_doubt, cause, upstream, request_id, sent_at, found_at, resolved_at,
+    resolved_by, note
+FROM doubt
+WHERE task_id IN (SELECT value FROM carray(?1))
+ORDER BY id
 
 -- name: key
 -- The names that these tasks hold.

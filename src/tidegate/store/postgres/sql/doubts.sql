@@ -1,0 +1,144 @@
+-- doubts: the ledger of calls that were sent and have no definite answer.
+
+-- shared: rows
+SELECT
+    e.id, e.task_id, t.function, t.queue, t.tenant, s.name, e.key, e.run, e.attempt, e.state, e.on_doubt, e.cause,
+    e.upstream, e.request_id, e.sent_at, e.found_at, e.resolved_at, e.resolved_by, e.note
+FROM /*schema*/doubt AS e
+JOIN /*schema*/task AS t ON t.id = e.task_id
+JOIN /*schema*/step AS s ON s.task_id = e.task_id AND s.key = e.key
+
+-- name: has_new
+SELECT 1
+FROM /*schema*/step AS s
+WHERE s.state = 'open'
+    AND s.doubted = 0
+    AND NOT EXISTS (SELECT 1 FROM /*schema*/running AS r WHERE r.task_id = s.task_id AND r.run = s.run)
+LIMIT 1
+
+-- name: lock_new
+-- 1 how many at most
+SELECT s.task_id, s.key
+FROM /*schema*/step AS s
+WHERE s.state = 'open'
+    AND s.doubted = 0
+    AND NOT EXISTS (SELECT 1 FROM /*schema*/running AS r WHERE r.task_id = s.task_id AND r.run = s.run)
+ORDER BY s.task_id, s.key
+LIMIT $1
+FOR UPDATE OF s SKIP LOCKED
+
+-- name: enter
+-- Returns a row for a new entry. A step that has begun again since `lock_new` chose it is left out.
+-- 1 task ids, 2 keys: arrays, 3 at, 4 cause
+INSERT INTO /*schema*/doubt (
+    task_id, key, run, attempt, state, on_doubt, cause, upstream, request_id, sent_at, found_at
+)
+SELECT s.task_id, s.key, s.run, s.attempt, 'open', s.on_doubt, $4, s.upstream, '', s.begun_at, m.now
+FROM (SELECT /*schema*/moment($3) AS now) AS m
+CROSS JOIN unnest($1::uuid[], $2::text[]) AS g (task_id, key)
+JOIN /*schema*/step AS s ON s.task_id = g.task_id AND s.key = g.key
+WHERE s.state = 'open'
+    AND NOT EXISTS (SELECT 1 FROM /*schema*/running AS r WHERE r.task_id = s.task_id AND r.run = s.run)
+ON CONFLICT (task_id, key, run, attempt) DO NOTHING
+RETURNING id
+
+-- name: mark
+-- 1 task ids, 2 keys: arrays
+UPDATE /*schema*/step AS s
+SET doubted = 1
+FROM unnest($1::uuid[], $2::text[]) AS g (task_id, key)
+WHERE s.task_id = g.task_id
+    AND s.key = g.key
+    AND EXISTS (
+        SELECT 1
+        FROM /*schema*/doubt AS e
+        WHERE e.task_id = s.task_id
+            AND e.key = s.key
+            AND e.run = s.run
+            AND e.attempt = s.attempt
+    )
+
+-- name: list
+-- 1 the id after which to continue, 2 how many at most, 3 state or NULL, 4 tenant or NULL
+/*rows*/
+WHERE e.id > $1
+    AND ($3::text IS NULL OR e.state = $3)
+    AND ($4::text IS NULL OR t.tenant = $4)
+ORDER BY e.id
+LIMIT $2
+
+-- name: list_open
+-- The same for the state `open`, by the index of the open ones.
+-- 1 the id after which to continue, 2 how many at most, 3 the state, 4 tenant or NULL
+/*rows*/
+WHERE e.id > $1
+    AND e.state = 'open'
+    AND $3::text = 'open'
+    AND ($4::text IS NULL OR t.tenant = $4)
+ORDER BY e.id
+LIMIT $2
+
+-- name: list_of_task
+-- 1 the id after which to continue, 2 how many at most, 3 state or NULL, 4 tenant or NULL, 5 task id
+/*rows*/
+WHERE e.task_id = $5::uuid
+    AND e.id > $1
+    AND ($3::text IS NULL OR e.state = $3)
+    AND ($4::text IS NULL OR t.tenant = $4)
+ORDER BY e.id
+LIMIT $2
+
+-- name: count_open
+-- Entries that wait for a person.
+-- 1 ids
+SELECT task_id, count(*)
+FROM /*schema*/doubt
+WHERE task_id = ANY ($1::uuid[])
+    AND state = 'open'
+    AND on_doubt = 'ask'
+GROUP BY task_id
+
+-- name: lock
+-- The steps are locked before the entries are read.
+-- 1 ids of entries as a JSON array, 2 tenant or NULL
+SELECT 1
+FROM /*schema*/step AS s
+JOIN /*schema*/doubt AS e ON e.task_id = s.task_id AND e.key = s.key
+JOIN /*schema*/task AS t ON t.id = e.task_id
+WHERE e.id IN (SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb))
+    AND ($2::text IS NULL OR t.tenant = $2)
+ORDER BY s.task_id, s.key
+FOR UPDATE OF s
+
+-- name: entries
+-- 1 ids of entries as a JSON array, 2 tenant or NULL
+SELECT e.id, e.task_id, e.key, e.state, e.resolved_by, e.note
+FROM /*schema*/doubt AS e
+JOIN /*schema*/task AS t ON t.id = e.task_id
+WHERE e.id IN (SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb))
+    AND ($2::text IS NULL OR t.tenant = $2)
+
+-- name: decide_step
+-- A result that a person gave has the attempt 0.
+-- 1 task ids, 2 keys: arrays, 3 at, 4 state, 5 result or NULL, 6 codec
+UPDATE /*schema*/step AS s
+SET
+    state = $4,
+    attempt = CASE $4 WHEN 'done' THEN 0 ELSE s.attempt END,
+    ended_at = /*schema*/moment($3),
+    data = $5,
+    codec = $6
+FROM unnest($1::uuid[], $2::text[]) AS g (task_id, key)
+WHERE s.task_id = g.task_id
+    AND s.key = g.key
+    AND s.state = 'open'
+
+-- name: decide
+-- 1 ids: array, 2 at, 3 state, 4 who, 5 note
+UPDATE /*schema*/doubt
+SET
+    state = $3,
+    resolved_at = /*schema*/moment($2),
+    resolved_by = $4,
+    note = $5
+WHERE id = ANY ($1::bigint[])
