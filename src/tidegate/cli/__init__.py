@@ -1,6 +1,6 @@
 """The command line: the names of the commands and their one-line helps.
 
-A command's module is imported when the command is used, so `tidegate --help` loads only click. Every
+The module of a command is imported when the command is used, so `tidegate --help` loads only click. Every
 command exits with one of these codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict or unmet
 condition, 69 store unreachable, 75 store busy (try later), 78 wrong configuration, 124 time-out, 128 + n
 ended by signal n.
@@ -28,22 +28,22 @@ SHORT_HELPS: Mapping[str, str] = {
     "status": "Show the queues, the upstreams and the live workers.",
     "stats": "Show what happened over hours and days: counts, times, tokens.",
     "top": "Watch queues, upstreams, workers and failures live.",
-    "why": "Show when a queue will be empty, what decides that, and why its tasks wait.",
+    "why": "Show when a queue will be empty, what limits it, and why its tasks wait.",
     "autoscale": "Show how many workers each pool should have now, and why.",
     "metrics": "Print the metrics in Prometheus' text format.",
     "tasks": "List, show, cancel and retry tasks, or change their priority.",
-    "queues": "List queues, pause and resume them, and wait until one is empty.",
+    "queues": "List queues, pause and resume them, and wait until a queue is empty.",
     "functions": "List task functions, and pause and resume them.",
     "limits": "List and set the rate limits of task functions.",
     "pools": "List the pools of the live workers, and change their concurrency.",
     "schedules": "Show, add, edit, pause, run and preview schedules.",
     "upstreams": "Show upstreams, set their limits, and park, open or probe their gates.",
     "budget": "Show how much of each retry budget is used.",
-    "alerts": "List and check alerts, mute them, and try a sink.",
+    "alerts": "List and check alerts, mute them, and test a sink.",
     "dead": "List, show, redrive and purge dead letters, or write one as a test.",
-    "failures": "See failures that have no rule, and mark them as reviewed.",
+    "failures": "List failures that no rule classifies, and mark them as reviewed.",
     "ops": "List, show, abort and undo redrives and purges of dead letters.",
-    "replay": "Run the function of a task here, without its store and without calling anybody.",
+    "replay": "Run the function of a task here, without its store or the network.",
     "classify": "Show how Tidegate would handle a provider's response.",
     "web": "Serve the HTTP API of an application.",
     "tokens": "Create, list and revoke tokens for the HTTP API.",
@@ -114,13 +114,13 @@ def main() -> NoReturn:
 def ensure_standard_streams() -> None:
     """Open the null device for each closed standard stream. Call this before anything opens a file.
 
-    Otherwise the next files and sockets get the numbers 0 to 2, and child processes use them as streams.
+    Otherwise the next files and sockets get the numbers 0 to 2, and child processes use these as streams.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # opens with the lowest free number: this descriptor
+            os.open(os.devnull, os.O_RDWR)  # `os.open` uses the lowest free number, which is this descriptor
             os.set_inheritable(descriptor, True)
     for name, mode, descriptor in (("stdin", "r", 0), ("stdout", "w", 1), ("stderr", "w", 2)):
         if getattr(sys, name) is None:

@@ -1,4 +1,4 @@
-"""`python -m tidegate.cli`, for where the `tidegate` script is not on the path."""
+"""Runs the command line as `python -m tidegate.cli`, if the `tidegate` script is not on the path."""
 
 from tidegate.cli import main
 

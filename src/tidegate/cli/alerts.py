@@ -1,4 +1,4 @@
-"""`tidegate alerts`: list and check alerts, mute them, and try a sink."""
+"""`tidegate alerts`: list and check alerts, mute them, and test a sink."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ subject_argument = click.argument("subject", metavar="[SUBJECT]", default=ANY)
 
 @click.group()
 def command() -> None:
-    """List and check alerts, mute them, and try a sink."""
+    """List and check alerts, mute them, and test a sink."""
 
 
 @command.command("ls")
-@click.option("--ended", type=click.IntRange(0, 1_000), default=0, help="Also this many ended alerts.")
-@click.option("--pending", is_flag=True, help="Also conditions that have not held for long enough yet.")
+@click.option("--ended", type=click.IntRange(0, 1_000), default=0, help="Also list this many ended alerts.")
+@click.option("--pending", is_flag=True, help="Also list conditions that have not held for long enough yet.")
 @location_options
 @json_option
 def list_command(ended: int, pending: bool, location: StoreLocation, as_json: bool) -> None:
@@ -63,15 +63,15 @@ async def _list(location: StoreLocation, ended: int, pending: bool, as_json: boo
     type=click.Choice([str(each) for each in Severity]),
     default=str(Severity.WARNING),
     show_default=True,
-    help="Alerts of a lower severity do not count.",
+    help="Ignore alerts of a lower severity.",
 )
 @location_options
 @json_option
 def check_command(severity: str, location: StoreLocation, as_json: bool) -> int:
     """Exit with 1 if an alert is open and not muted, else with 0.
 
-    It evaluates the rules and sends messages first, unless another process has just done so. So it also works
-    where no worker, scheduler or web process runs: from cron, or in a pipeline.
+    The command first evaluates the rules and sends messages, unless another process has just done so. So it
+    also works where no worker, scheduler or web process runs: from cron, or in a pipeline.
     """
     return run(_check(location, Severity(severity), as_json))
 
@@ -93,13 +93,16 @@ async def _check(location: StoreLocation, least: Severity, as_json: bool) -> int
 @command.command("mute")
 @rule_argument
 @subject_argument
-@click.option("--for", "span", metavar="SPAN", help="How long: 2h, 7d. Default: until `unmute`.")
+@click.option(
+    "--for", "span", metavar="SPAN", help="How long the mute lasts: 2h, 7d. Default: until `unmute`."
+)
 @click.option("--why", default="", metavar="TEXT", help="The reason, shown wherever the mute is shown.")
 @location_options
 def mute_command(rule: str, subject: str, span: str | None, why: str, location: StoreLocation) -> None:
     """Send nothing about RULE, for one SUBJECT (a queue, an upstream…) or for all; RULE * means every rule.
 
-    An alert that has been sent still gets its end. One that is open when the mute ends is sent then.
+    The end of an alert that was sent before is still sent. An alert that is open when the mute ends is sent
+    then.
     """
     seconds = None if span is None else positive_option("--for", span)
     run(_mute(location, rule, subject, seconds, why))
@@ -127,13 +130,13 @@ async def _unmute(location: StoreLocation, rule: str, subject: str) -> None:
 
 
 @command.command("test")
-@click.option("--sink", metavar="NAME", help="Only this sink of tidegate.toml. Default: every sink.")
+@click.option("--sink", metavar="NAME", help="Test only this sink of tidegate.toml. Default: every sink.")
 @location_options
 @json_option
 def test_command(sink: str | None, location: StoreLocation, as_json: bool) -> int:
-    """Send a test message to the sinks now; exit with 1 if one was not delivered.
+    """Send a test message to the sinks now; exit with 1 if a message was not delivered.
 
-    A sink that answered 410 before, and accepts the message, is used again.
+    A sink that answered 410 before is used again if it accepts the message.
     """
     return run(_test(location, sink, as_json))
 
@@ -158,7 +161,7 @@ def _print_tests(tests: Sequence[SinkTrial], as_json: bool) -> None:
 
 
 def episode_json(alerts: AlertOverview, episode: Episode) -> dict[str, object]:
-    """Return what `--json` prints of one alert."""
+    """Return the JSON object of one alert for `--json`."""
     from tidegate.alerts.messages import command_of, describe
 
     found: dict[str, object] = jsonable(episode)

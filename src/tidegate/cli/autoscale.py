@@ -19,14 +19,23 @@ from tidegate.worker.settings import Pool
 @click.command()
 @click.argument("pool", required=False)
 @click.option("--min", "least", type=click.IntRange(0), default=0, show_default=True, help="Least workers.")
-@click.option("--max", "most", type=click.IntRange(0), help="Most workers; any number if left out.")
 @click.option(
-    "--target", metavar="TIME", default="1m", show_default=True, help="When the backlog should be done."
+    "--max",
+    "most",
+    type=click.IntRange(0),
+    help="The most workers that a pool may have; default: any number.",
+)
+@click.option(
+    "--target",
+    metavar="TIME",
+    default="1m",
+    show_default=True,
+    help="The time within which the backlog should be done.",
 )
 @click.option(
     "--backlog-per-worker",
     type=click.IntRange(1),
-    help="Ask for one worker for each N waiting tasks, and ignore how long tasks run.",
+    help="Show one worker for each N waiting tasks, and ignore how long tasks run.",
 )
 @location_options
 @json_option
@@ -39,11 +48,11 @@ def command(
     location: StoreLocation,
     as_json: bool,
 ) -> None:
-    """Show how many workers each pool should have now, or POOL alone, and what holds the number down.
+    """Show how many workers each pool, or only POOL, should have now, and what limits the number.
 
-    WORKERS finish the runnable tasks within the target, as far as the limits of their upstreams let them run.
-    Paused tasks and tasks of a closed upstream do not count. The pools are those of the application (--app)
-    or of tidegate.toml.
+    This many WORKERS finish the runnable tasks within the target, as far as the limits of the upstreams
+    permit. Paused tasks and tasks of a closed upstream do not count. The pools are those of the application
+    (--app) or of tidegate.toml.
     """
     pools = [each for each in location.pools if pool in (None, each.name)]
     if not pools:

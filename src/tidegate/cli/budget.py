@@ -16,12 +16,12 @@ from tidegate.cli.table import print_table
 def command(location: StoreLocation, as_json: bool) -> None:
     """Show the retry budgets of the system and of each upstream.
 
-    ALLOWED is how many re-runs may start in any period of length IN: a tenth of them at once, the others
-    evenly spread. USED counts the re-runs since SINCE, when the count last started at zero. NEXT is when
+    ALLOWED is how many re-runs may start in any period of length IN: a tenth may start at once, the others
+    evenly spread. USED counts the re-runs since SINCE, when the count last restarted at zero. NEXT is when
     one more re-run may start.
 
-    HELD counts due tasks that wait for a budget. `tidegate tasks ls --state retrying` shows when each of
-    them is expected to run.
+    HELD counts due tasks that wait for a budget. `tidegate tasks ls --state retrying` shows when each task is
+    expected to run.
     """
     run(_show(location, as_json))
 

@@ -68,7 +68,7 @@ class _Classification:
     "--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="A response header. Repeatable."
 )
 @click.option("--body", metavar="TEXT", help="Response body; @FILE reads it from a file, @- from stdin.")
-@click.option("--jsonl", metavar="FILE", help="Many failures, one JSON object per line; - is stdin.")
+@click.option("--jsonl", metavar="FILE", help="A file of failures, one JSON object per line; - is stdin.")
 @click.option("--provider", metavar="NAME", help="The provider: openai, anthropic, openrouter…")
 @click.option("--app", metavar="MODULE:NAME", help="Try this application's classifiers first.")
 @json_option
@@ -84,15 +84,15 @@ def command(
 ) -> int:
     """Show how Tidegate would handle a provider's response.
 
-    Describe the response with --status, --header and --body, or give a FILE (- is stdin) that holds it as
-    `curl -i` prints it or as one JSON object. --jsonl prints one JSON line per input line: id, verdict,
-    reason, wait_s (the wait the server asked for, in seconds) and action: dead, park (waits, no attempt
-    charged) or retry (waits, one attempt charged). Lines that cannot be read are reported on stderr; the
-    other lines are still classified, and the exit code is 1.
+    Describe the response with --status, --header and --body, or give a FILE (- is stdin) that contains the
+    response as `curl -i` prints it, or as one JSON object. --jsonl prints one JSON line per input line: id,
+    verdict, reason, wait_s (the wait the server asked for, in seconds) and action: dead, park (waits, no
+    attempt charged) or retry (waits, one attempt charged). Lines that cannot be read are reported on stderr;
+    the other lines are still classified, and the exit code is 1.
 
-    A line has status, headers and body, or for an exception: exception, mro (its classes, the nearest
-    first), attrs, args, cause, context and children. Both may have id, provider and now (the moment that
-    dates are compared with).
+    A line describes a response (status, headers and body) or an exception (exception, mro: its classes, the
+    nearest first, attrs, args, cause, context and children). Both may have id, provider and now (the moment
+    with which dates are compared).
     """
     _check_usage(file, status, headers, body, jsonl)
     classifiers = tuple(load_app(app).classifiers) if app is not None else ()
@@ -156,7 +156,7 @@ def _from_file(name: str) -> DescribedFailure:
 
 
 def _last_response(text: str) -> tuple[str, str]:
-    """Return head and body of the last response: curl also prints redirects and 100 responses before it."""
+    """Return head and body of the last response; curl prints redirects and 100 responses before it."""
     body = text.replace("\r\n", "\n")
     while True:
         head, _, body = body.partition("\n\n")

@@ -1,4 +1,4 @@
-"""What the commands share: common options, and how they load an application and open a store."""
+"""What commands share: the common options, and functions to load an application and open a store."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """Which store a command works on."""
+    """The store that a command uses."""
 
     url: str
     application: Core | None = None
-    """The internals of the one named by `--app`; None: it was not given."""
+    """The internals of the application of `--app`; None if it was not given."""
 
     @property
     def functions(self) -> Collection[str]:
@@ -42,12 +42,12 @@ class StoreLocation:
 
     @property
     def pools(self) -> Sequence[Pool]:
-        """Return the pools of the application of `--app`, else the configured ones."""
+        """Return the pools of the application of `--app`, otherwise the configured pools."""
         return load_config().pools if self.application is None else self.application.pools
 
     @classmethod
     def from_options(cls, database: str | None, app: str | None) -> StoreLocation:
-        """Return the database of `--database`, else the one of `--app`, else the configured one."""
+        """Return the database of `--database`, otherwise that of `--app`, otherwise the configured one."""
         application = None if app is None else load_app(app)
         if database is None:
             database = load_config().database_url if application is None else application.url
@@ -55,10 +55,10 @@ class StoreLocation:
 
 
 def load_app(reference: str | None) -> Core:
-    """Import an application by its reference, and return its internals; None: the configured one.
+    """Import an application by its reference (None: the configured one), and return its internals.
 
     Raises:
-        ConfigError: None is configured, or it cannot be imported.
+        ConfigError: No application is configured, or it cannot be imported.
     """
     from tidegate.worker.application import load_application
 
@@ -67,7 +67,7 @@ def load_app(reference: str | None) -> Core:
 
 
 def app_reference(reference: str | None) -> str:
-    """Return `reference`, or the configured one if it is None.
+    """Return `reference`, or the configured reference if it is None.
 
     Raises:
         ConfigError: No application is given or configured.
@@ -170,7 +170,7 @@ async def _not_moved() -> str | None:
 
 
 def warn_if_moved(url: str, moved_to: str | None) -> None:
-    """Warn that the tasks of `url` have moved, and that the file shows their old state."""
+    """Warn that the tasks of `url` have moved, and that this file shows their old state."""
     if moved_to is not None:
         print_message(
             f"the tasks of {url} have moved to {moved_to}: this file shows their state before the move"

@@ -105,7 +105,7 @@ def _postgres(location: StoreLocation) -> PostgresStore:
 
 
 _RESTORED_LEASE_SECONDS = 30.0
-"""Lease of a worker row that `--repair` restores: the default lease."""
+"""The lease of a worker row that `--repair` restores: the default lease."""
 
 
 @command.command("check")

@@ -30,15 +30,16 @@ _FIELDS = ("state", "tasks", "moved", "there", "kept_back")
 @click.argument("source")
 @click.argument("target")
 @click.option("--finished", is_flag=True, help="Also move succeeded and cancelled tasks with their results.")
-@click.option("--undo", is_flag=True, help="Unseal SOURCE, if TARGET holds none of its tasks.")
+@click.option("--undo", is_flag=True, help="Unseal SOURCE, if TARGET has none of its tasks.")
 @dry_run_option
 @json_option
 def move_command(source: str, target: str, finished: bool, undo: bool, dry_run: bool, as_json: bool) -> int:
     """Move waiting, ready and dead tasks with their history from a SQLite file to PostgreSQL.
 
-    First stop the workers of SOURCE and the programs that enqueue there. The command seals SOURCE: it
-    accepts and runs no more tasks, and keeps its data. Safe to interrupt and to repeat. Exit code 1 if some
-    tasks were kept back: another task at TARGET has their key or unique name, or TARGET cannot store them.
+    First stop the workers of SOURCE and the programs that enqueue there. The command seals SOURCE: it accepts
+    and runs no more tasks, and keeps its data. Safe to interrupt and to repeat. Exit code 1 if some tasks
+    were kept back, because another task at TARGET has the same key or unique name, or because TARGET cannot
+    store them.
     """
     if undo and (dry_run or finished):
         raise UsageError("--undo excludes --dry-run and --finished", fix="leave them out")

@@ -20,7 +20,7 @@ from tidegate.errors import ConfigError
 def restore_command(backup: Path, location: StoreLocation, dry_run: bool, as_json: bool) -> None:
     """Replace the SQLite database by a copy of BACKUP.
 
-    First stop everything that uses the database; exit code 75 if a process still has it open. The command
+    First stop everything that uses the database. Exit code 75 if a process still has it open. The command
     checks BACKUP before it changes anything. BACKUP, the old file and its -wal are kept.
     """
     from tidegate.store.connect import is_postgres, sqlite_path

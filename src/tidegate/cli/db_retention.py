@@ -25,7 +25,10 @@ from tidegate.store.archive import Archive
 @location_options
 @json_option
 def retention_command(location: StoreLocation, as_json: bool) -> None:
-    """Show what each rule of [retention] would remove now: how many, and the oldest. Removes nothing."""
+    """Show what each rule of [retention] would remove now: how many tasks, and the oldest.
+
+    Removes nothing.
+    """
     rules = _retention(location)
     found, now = run(_preview(location, rules))
     if as_json:
@@ -47,7 +50,7 @@ def retention_command(location: StoreLocation, as_json: bool) -> None:
         numbers={"DUE"},
     )
     archive = f"rows are archived in {rules.archive} first" if rules.archive else "no archive is set"
-    print_message(f"workers and schedulers remove what is due each minute; {archive}")
+    print_message(f"workers and schedulers remove due data each minute; {archive}")
 
 
 async def _preview(location: StoreLocation, retention: Retention) -> tuple[list[RulePreview], float]:
@@ -64,7 +67,7 @@ def archive_command() -> None:
 @location_options
 @json_option
 def list_command(location: StoreLocation, as_json: bool) -> None:
-    """List the days of the archive, with a line for each kind of data."""
+    """List the days of the archive, with one line for each kind of data."""
     days = _archive(location).days()
     if as_json:
         for day in days:
@@ -84,7 +87,7 @@ def list_command(location: StoreLocation, as_json: bool) -> None:
 @location_options
 @json_option
 def show_command(task_id: str, location: StoreLocation, as_json: bool) -> int:
-    """Show the archived rows of one task, by its full id. They may hold private data."""
+    """Show the archived rows of one task, by its full id. The rows may contain private data."""
     rows = list(_archive(location).rows(task_id))
     for row in rows:
         if as_json:
@@ -102,7 +105,7 @@ def show_command(task_id: str, location: StoreLocation, as_json: bool) -> int:
 
 
 def _retention(location: StoreLocation) -> Retention:
-    """Return the rules of the application of `--app`, else the configured ones."""
+    """Return the retention rules of the application of `--app`, otherwise the configured rules."""
     return load_config().retention if location.application is None else location.application.retention
 
 
@@ -110,7 +113,7 @@ def _archive(location: StoreLocation) -> Archive:
     """Return the configured archive.
 
     Raises:
-        ConfigError: None is configured.
+        ConfigError: No archive is configured.
     """
     rules = _retention(location)
     if rules.archive is None:

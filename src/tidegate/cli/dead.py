@@ -1,6 +1,6 @@
 """`tidegate dead`: list, show, redrive, purge and export dead letters, by id or by filter.
 
-What only reads the history of deaths is in `dead_statistics`.
+Commands that only read the history of deaths are in `dead_statistics`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ async def _list(
 
 @command.command("show")
 @click.argument("task_id", metavar="ID", type=as_task_id)
-@click.option("--args", "with_args", is_flag=True, help="Also show the arguments; they may be private.")
+@click.option("--args", "with_args", is_flag=True, help="Also show the arguments, which may be private.")
 @location_options
 @json_option
 def show_command(task_id: str, with_args: bool, location: StoreLocation, as_json: bool) -> None:
@@ -134,13 +134,13 @@ def redrive_command(
 ) -> int:
     """Send dead letters back to their queue, by id, by filter, or with --all.
 
-    Up to 100 ids are sent at once. A filter starts an operation: a canary of 1% goes first, at least 5
-    letters. If too many of its first attempts fail, the operation stops itself. Else the other letters follow
-    in small batches. A worker or scheduler must run for that. See it with `tidegate ops show`; abort and undo
-    it there too.
+    Up to 100 ids are sent immediately. A filter starts an operation: a canary of 1% goes first, at least 5
+    letters. If too many first attempts of the canary fail, the operation stops. Otherwise the other letters
+    follow in small batches. A worker or scheduler must be running for this. `tidegate ops` shows, aborts and
+    undoes operations.
 
-    Redrives only tasks whose function is declared by the application of --app, or by one whose workers have
-    used this database. Counters restart at zero; the history stays.
+    Only tasks whose function is declared are redriven: by the application of --app, or by one whose workers
+    have used this database. Counters restart at zero; the history stays.
     """
     if new_args is not None and (len(task_ids or ()) != 1 or location.application is None):
         raise click.UsageError(
@@ -233,7 +233,7 @@ async def _purge(
 async def _preview(
     store: Store, choice: DeadLetterChoice, verb: str, settings: RedriveSettings | None, as_json: bool
 ) -> int:
-    """Print what a redrive with these settings, or without settings a purge, would do."""
+    """Print what a redrive with these settings (without settings: a purge) would do."""
     found = await dead_letters.preview(store, choice, settings)
     if as_json:
         facts = {"would": verb, "count": found.matched}
@@ -268,7 +268,7 @@ async def _checked_args(
 
 
 async def _progress(store: Store, choice: DeadLetterChoice) -> Callable[[int], None]:
-    """Return a function that prints how many dead letters of a filter have been seen, until the last."""
+    """Return a function that prints how many dead letters of a filter have been read so far."""
     count = 0 if choice.task_ids is not None else await store.count_dead_letters(choice.which)
 
     def print_progress(seen: int) -> None:

@@ -1,4 +1,4 @@
-"""`tidegate dead export`: dead letters as lines of JSON, or one of them as a test."""
+"""`tidegate dead export`: write dead letters as lines of JSON, or one dead letter as a test."""
 
 from __future__ import annotations
 
@@ -35,13 +35,17 @@ _HOW_TO_CHOOSE = "give filters, --all for every dead letter, or an id with --as-
 )
 @filter_options
 @click.option("--all", "everything", is_flag=True, help="Export every dead letter.")
-@click.option("--args", "with_args", is_flag=True, help="Also the arguments, with secrets replaced by stars.")
-@click.option("--unredacted", is_flag=True, help="With --args: the arguments as they are stored.")
+@click.option(
+    "--args", "with_args", is_flag=True, help="Also export the arguments, with secrets replaced by stars."
+)
+@click.option(
+    "--unredacted", is_flag=True, help="With --args: export the arguments as stored, with their secrets."
+)
 @click.option(
     "--out",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write to this new file; a test also into a directory.",
+    help="Write to this new file. A test can also be written into a directory.",
 )
 @location_options
 @json_option
@@ -56,13 +60,13 @@ def export_command(
     location: StoreLocation,
     as_json: bool,
 ) -> None:
-    """Write dead letters as lines of JSON (NDJSON), or one of them as a test.
+    """Write dead letters as lines of JSON (NDJSON), or one dead letter as a test.
 
-    Lines are written while they are read, the latest failure first, and have what `dead ls --json` shows.
-    Arguments are left out, because they may be private.
+    Each line has the fields of `dead ls --json`, the latest failure first. Lines are written while the
+    letters are read. Arguments are left out, because they may be private.
 
-    A test needs the application that declares the function: --app, or the configured one. It holds the
-    arguments with secrets replaced by stars, uses tidegate.testing, and passes while the fault is there.
+    A test needs the application that declares the function: --app, or the configured one. The test contains
+    the arguments with secrets replaced by stars, uses tidegate.testing, and passes while the fault exists.
     """
     if as_test:
         if task_id is None:
@@ -86,7 +90,7 @@ async def _export_lines(
     with_args: bool,
     unredacted: bool,
 ) -> int:
-    """Write a line for each dead letter; return how many."""
+    """Write a line for each dead letter; return how many were written."""
     count = 0
     async with opened_store(location) as store:
         which = await dead_letters.task_filter(store, filters)
@@ -102,11 +106,11 @@ async def _export_lines(
 
 @contextlib.contextmanager
 def _new_file(path: Path | None) -> Iterator[IO[str] | None]:
-    """Open a file that must not exist yet; None, which stands for stdout, without a path.
+    """Open a file that must not exist yet; return None, which stands for stdout, without a path.
 
     Raises:
-        NotAcceptedError: It exists.
-        UsageError: It cannot be written.
+        NotAcceptedError: The file exists.
+        UsageError: The file cannot be written.
     """
     if path is None:
         yield None

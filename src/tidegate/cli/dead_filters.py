@@ -37,14 +37,14 @@ _FILTERS = (
     click.option(
         "--since",
         metavar="WHEN",
-        help="Only failures from this time (ISO 8601 with offset) or this long ago (7d) on.",
+        help="Only failures since this time (ISO 8601 with offset), or since this long ago (7d).",
     ),
     click.option(
         "--before",
         "--until",
         "before",
         metavar="WHEN",
-        help="Only failures before this time (ISO 8601 with offset) or older than an age (7d).",
+        help="Only failures before this time (ISO 8601 with offset), or older than this age (7d).",
     ),
 )
 
@@ -86,7 +86,7 @@ def filter_options(command: Command) -> Command:
 
 
 def choice_options(command: Command) -> Command:
-    """Add ids, filters and `--all`; the command receives `task_ids`, None for a filter, and `filters`."""
+    """Add ids, filters and `--all`; the command receives `task_ids` (None for a filter) and `filters`."""
 
     @functools.wraps(command)
     def with_choice(*args: Any, task_ids: Sequence[str], everything: bool, **options: Any) -> Any:

@@ -12,7 +12,7 @@ from tidegate.operations import failure_groups
 from tidegate.operations.pauses import current_user
 
 _WHO = "command line"
-_note_option = click.option("--note", default="", metavar="TEXT", help="Why, for the next person.")
+_note_option = click.option("--note", default="", metavar="TEXT", help="The reason, for the next person.")
 _fingerprints = click.argument("fingerprints", metavar="FINGERPRINT...", nargs=-1, required=True)
 
 
@@ -21,9 +21,9 @@ _fingerprints = click.argument("fingerprints", metavar="FINGERPRINT...", nargs=-
 @_note_option
 @location_options
 def resolve_command(fingerprints: Sequence[str], note: str, location: StoreLocation) -> None:
-    """Mark groups of failures as resolved. A group opens again when a task dies of it afterwards.
+    """Mark groups of failures as resolved. A group opens again when another task dies of it.
 
-    FINGERPRINT, or its first digits, is what `tidegate dead groups` shows. The dead letters stay:
+    FINGERPRINT is the one that `tidegate dead groups` shows, or its first digits. The dead letters stay:
     `tidegate dead redrive --fingerprint FINGERPRINT` sends them back.
     """
 
@@ -38,13 +38,13 @@ def resolve_command(fingerprints: Sequence[str], note: str, location: StoreLocat
 
 @click.command("mute")
 @_fingerprints
-@click.option("--for", "duration", metavar="DURATION", help="Open it again after this time (8h, 7d).")
+@click.option("--for", "duration", metavar="DURATION", help="Open the group again after this time (8h, 7d).")
 @_note_option
 @location_options
 def mute_command(
     fingerprints: Sequence[str], duration: str | None, note: str, location: StoreLocation
 ) -> None:
-    """Mute groups of failures, for good or for a time.
+    """Mute groups of failures, for ever or for a time.
 
     Their deaths are counted, but the alert about a surge of deaths leaves them out, and the daily summary
     does not list the groups as unresolved.

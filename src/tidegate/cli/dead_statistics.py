@@ -1,4 +1,4 @@
-"""`tidegate dead stats` and `dead groups`: deaths by reason over time, and by fingerprint."""
+"""`tidegate dead stats` and `dead groups`: count deaths by reason over time, and by fingerprint."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _RANGE = (
         metavar="WHEN",
         default=history.DEFAULT_SINCE,
         show_default=True,
-        help="From this time (ISO 8601 with offset) or this long ago (7d) on.",
+        help="Since this time (ISO 8601 with offset), or since this long ago (7d).",
     ),
     click.option(
-        "--until", "--before", "until", metavar="WHEN", help="Before this time, or until this long ago."
+        "--until", "--before", "until", metavar="WHEN", help="Only before this time, or until this long ago."
     ),
 )
 _FILTERS = (
@@ -83,16 +83,16 @@ def death_filters(command: Command) -> Command:
     type=click.Choice(list(STEP_MINUTES)),
     default="hour",
     show_default=True,
-    help="Length of a period. Deaths are kept by the minute for two days, by the hour for 35.",
+    help="The length of a period. Deaths are kept by the minute for two days, by the hour for 35 days.",
 )
 @location_options
 @json_option
 def stats_command(filters: DeathFilters, step: str, location: StoreLocation, as_json: bool) -> None:
     """Count the tasks that died, by reason, over hours or days.
 
-    A death counts when it happens: a redrive or a purge changes nothing here. Periods are in UTC. Without
-    --until it also reports the functions whose deaths surge now; `tidegate dead surges` has the numbers. With
-    --json: one line for each period, queue, function and reason.
+    Deaths are counted when they happen: a redrive or a purge does not change the counts. Periods are in UTC.
+    Without --until, the functions whose deaths surge now are also reported; `tidegate dead surges` shows the
+    numbers. With --json: one line for each period, queue, function and reason.
     """
     run(_stats(location, filters, step, as_json))
 
@@ -139,7 +139,7 @@ def _print_counts(found: Sequence[DeathCountRow], step: str) -> None:
 
 
 def format_period(at: float, step: str) -> str:
-    """Return when a period begins, in UTC."""
+    """Return the start of a period in UTC as text."""
     begins = datetime.fromtimestamp(at, UTC)
     return f"{begins:%Y-%m-%d}" if step == "day" else f"{begins:%Y-%m-%d %H:%M}"
 
@@ -170,9 +170,9 @@ def groups_command(
     """Group the tasks that died by their failure, the largest group first.
 
     A group has one error class, one message without its numbers, ids and quoted texts, and one innermost
-    frame of your code. EXAMPLE is the task that died last: `tidegate dead show` shows it while it is dead.
-    FINGERPRINT chooses the group in other commands. STATE is open, resolved, muted, or reopened: resolved,
-    and a task has died of it since.
+    frame of your code. EXAMPLE is the task that died last; `tidegate dead show` shows it while it is dead.
+    Other commands take the FINGERPRINT of a group. STATE is open, resolved, muted or reopened. A reopened
+    group was resolved, and a task has died of it since then.
     """
     chosen = GroupFilters(**filters, error_class=error_class, fingerprint=fingerprint, tenant=tenant)
     run(_groups(location, chosen, None if state is None else FailureState(state), limit, as_json))

@@ -1,4 +1,4 @@
-"""`tidegate dead summary`: the deaths of the last 24 hours against the day before."""
+"""`tidegate dead summary`: compare the deaths of the last 24 hours with the day before."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tidegate.deadletter.daily_summary import DailySummary, read_summary
 @location_options
 @json_option
 def summary_command(location: StoreLocation, as_json: bool) -> None:
-    """Summarise the deaths of the last 24 hours: by reason and function against the day before.
+    """Summarise the deaths of the last 24 hours by reason and function, compared with the day before.
 
-    Also what surges, groups of failures that are new, reopened, or still open after a death in the last seven
-    days. Workers report the same once a day to the log and the sinks of alerts: see `daily_summary` in the
-    settings of alerts.
+    The summary also lists surges, and groups of failures that are new, reopened, or still open after a death
+    in the last seven days. Workers report the same once a day to the log and to the sinks of alerts: see
+    `daily_summary` in the settings of alerts.
     """
 
     async def summary() -> DailySummary:

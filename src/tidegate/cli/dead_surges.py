@@ -21,14 +21,18 @@ from tidegate.policy.surge import SurgeComparison
 
 @click.command("surges")
 @click.option(
-    "--by", type=click.Choice(SURGE_KEYS), default="function", show_default=True, help="Group deaths by this."
+    "--by",
+    type=click.Choice(SURGE_KEYS),
+    default="function",
+    show_default=True,
+    help="How to group the deaths.",
 )
 @click.option(
     "--window",
     metavar="DURATION",
     default=DEFAULT_WINDOW,
     show_default=True,
-    help="Length of the present period, a minute (1m) to a day (24h).",
+    help="The length of the present period: a minute (1m) to a day (24h).",
 )
 @click.option("--queue", metavar="NAME", help="Only this queue.")
 @click.option("--function", metavar="NAME", help="Only this task function, by its full name.")
@@ -48,8 +52,8 @@ def surges_command(
 ) -> None:
     """Compare the deaths of the last hour with those of the same hours of earlier days.
 
-    Lists every group that had a death, surges first: in count, and in share of the tasks that succeeded or
-    died. Exits with 0 either way.
+    Lists every group that had a death, surges first. In a surge, both the count of deaths and their share of
+    the ended tasks are high. The exit code is 0 with and without surges.
     """
 
     async def surges() -> Sequence[GroupSurge]:

@@ -21,19 +21,19 @@ _EXTRAS = {"httpx2", "rich", "starlette", "uvicorn"}
     type=click.FloatRange(5),
     default=60.0,
     show_default=True,
-    help="About how long the demo takes.",
+    help="The approximate length of the demo.",
 )
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the queue, call logs and logs here; by default they are kept only after a failure.",
+    help="Keep the database and the logs in this folder; by default they are kept only after a failure.",
 )
 @json_option
 def command(tasks: int, seconds: float, directory: Path | None, as_json: bool) -> int:
     """Run a minute of tasks against a simulated provider that throttles, fails and goes down.
 
-    The demo also kills a worker midway. Exit code 1 if a task was lost, or ran or was paid again without a
-    recorded reason.
+    The demo also kills a worker midway. Exit code 1 if a task was lost, or ran or was paid for twice without
+    a recorded reason.
     """
     try:
         from tidegate.testing.demo import run_demo

@@ -17,7 +17,7 @@ _ENVIRONMENT = "development"
 @click.argument("app", metavar="[APP]", required=False)
 @click.option("--database", metavar="URL", help="Use this database instead of the application's.")
 def command(app: str | None, database: str | None) -> int:
-    """Run one pool for every queue of APP (MODULE:NAME); restart it when a .py file changes.
+    """Run one pool for every queue of APP (MODULE:NAME); restart the pool when a .py file changes.
 
     Sets TIDEGATE_ENV to "development" unless it is set already.
     """
@@ -37,7 +37,7 @@ def command(app: str | None, database: str | None) -> int:
 
 
 def development_pools(config: Config) -> tuple[Pool, ...]:
-    """Return the pools of the environment's own section; without any, one pool for every queue."""
+    """Return the pools in the section of this environment; if it has none, one pool for every queue."""
     own = f"env.{config.environment}]"
     if config.origins.get("pools", "").endswith(own):
         return config.pools

@@ -83,7 +83,10 @@ def command(app: str | None, database: str | None, as_json: bool) -> int:
 
 
 def examine(app: str | None, database: str | None) -> Iterator[CheckResult]:
-    """Yield the result of every check that can run. Fix the first failure first: it may cause the others."""
+    """Yield the result of every check that can run.
+
+    Fix the first failure first, because it may cause the others.
+    """
     yield CheckResult(
         CheckLevel.OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     )
@@ -138,9 +141,9 @@ def check_stop(timings: Timings, functions: Iterable[TaskFunction[Any, Any, Any]
 
 
 def check_sqlite(version: str | None = None) -> CheckResult:
-    """Check that SQLite does not have the bug by which several writers can corrupt a file in WAL mode.
+    """Check that SQLite does not have the bug through which several writers can corrupt a file in WAL mode.
 
-    SQLite 3.7.0 to 3.51.2 have it; 3.51.3 and 3.53.0 fixed it. Source: https://sqlite.org/wal.html
+    SQLite 3.7.0 to 3.51.2 have the bug; 3.51.3 and 3.53.0 fixed it. Source: https://sqlite.org/wal.html
 
     Args:
         version: The SQLite version; None checks the one in use.

@@ -37,10 +37,10 @@ class _Wait:
 
 
 class _EnqueueCommand(click.Command):
-    """Explains an argument that begins with a dash."""
+    """A command that explains the error for an argument that begins with a dash."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the arguments that are left.
+        """Return the arguments that are left after parsing.
 
         Raises:
             click.UsageError: An option is wrong.
@@ -79,20 +79,20 @@ class _EnqueueCommand(click.Command):
     "--deadline",
     metavar="SPAN|MOMENT",
     type=as_deadline,
-    help="End the task after this time from now, or at this moment, even if it still waits.",
+    help="End the task after this time from now, or at this moment, even if it is still waiting.",
 )
 @click.option(
     "--total-timeout",
     metavar="SPAN",
     type=as_seconds,
-    help="Limit the time of all runs from the first start; waits for an upstream do not count.",
+    help="Limit the time of all runs, counted from the first start; waits for an upstream do not count.",
 )
 @click.option("--tenant", metavar="NAME", help="The tenant of the task.")
 @click.option("--key", metavar="TEXT", help="Idempotency key: the same key returns the same task.")
 @click.option(
     "--unique",
     metavar="SPAN",
-    help="Refuse an equal task until this one ends (until_final) or for this time (1h).",
+    help="Refuse an equal task until this task ends (until_final) or for this time (1h).",
 )
 @click.option(
     "--label",
@@ -132,9 +132,9 @@ def command(
 ) -> int:
     """Enqueue one task of FUNCTION and print its id.
 
-    Each ARG and each value of --arg is read as JSON if it is valid JSON, else as text: 5 is a number, Ada is
-    text, '"5"' is text too. Write a dataclass as an object, a datetime as ISO 8601 text. If an ARG begins
-    with a dash, write -- before the first one. The task continues the W3C trace context in the variables
+    Each ARG and each value of --arg is read as JSON if it is valid JSON, otherwise as text: 5 is a number,
+    Ada and '"5"' are text. Write a dataclass as an object, a datetime as ISO 8601 text. If an ARG begins with
+    a dash, write -- before the first ARG. The task continues the W3C trace context in the variables
     TRACEPARENT and TRACESTATE.
     """
     if timeout is not None and not wait:
@@ -229,5 +229,5 @@ def _end(stored: StoredResult) -> dict[str, Any]:
 
 
 def jsonable_result(stored: StoredResult) -> Any:
-    """Return a stored result as JSON values that every JSON reader reads without rounding."""
+    """Return a stored result as JSON values that no JSON reader rounds."""
     return jsonable(result_json(stored.data, stored.codec_tag))

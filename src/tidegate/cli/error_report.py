@@ -50,7 +50,7 @@ _EXIT_CODES: tuple[tuple[type[TidegateError], int], ...] = (
 
 
 def exit_code(error: TidegateError) -> int:
-    """Return the exit code of the first class that matches an error; 1 if none does."""
+    """Return the exit code for the first class that matches an error; 1 if no class matches."""
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILED)
 
 

@@ -18,7 +18,7 @@ _MAX_DEPTH = 40
 
 
 class DescriptionError(ValueError):
-    """A description that cannot be read; the text says why."""
+    """A description of a failure cannot be read; the message explains why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class DescribedFailure:
     """The exception that a task would raise."""
     provider: str
     now: float | None
-    """Time of the failure in seconds since the epoch, UTC; None if the description gives none."""
+    """The time of the failure in seconds since the epoch; None if the description gives none."""
 
 
 def describe_failure(value: object, *, default_id: str = "") -> DescribedFailure:
@@ -120,7 +120,7 @@ def _names(value: Mapping[str, Any]) -> Sequence[str]:
 def _class(mro: Sequence[str]) -> type[BaseException]:
     """Return a class with this class hierarchy.
 
-    Built-in classes are the real ones; for each other name an empty class of that name is created.
+    Built-in classes are used as they are; for each other name an empty class is created.
     """
     real = [_built_in(name) for name in mro if _is_built_in(name)] or [Exception]
     bases = tuple(

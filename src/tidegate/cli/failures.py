@@ -1,4 +1,4 @@
-"""`tidegate failures`: failures of attempts, also of tasks that succeeded later."""
+"""`tidegate failures`: failures of attempts, including tasks that succeeded later."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from tidegate.operations.pauses import current_user
 
 @click.group()
 def command() -> None:
-    """See failures that have no rule, and mark them as reviewed."""
+    """List failures that no rule classifies, and mark them as reviewed."""
 
 
 @command.command("unknown")
 @range_options
 @click.option("--function", metavar="NAME", help="Only this task function, by its full name.")
-@click.option("--all", "with_reviewed", is_flag=True, help="Also those that were reviewed.")
+@click.option("--all", "with_reviewed", is_flag=True, help="Also list groups that were reviewed.")
 @click.option(
     "--reviewed",
     metavar="FINGERPRINT",
     multiple=True,
-    help="Mark this one as reviewed instead, by its fingerprint or the first digits. Repeatable.",
+    help="Mark this group as reviewed instead, by its fingerprint or its first digits. Repeatable.",
 )
-@click.option("--note", default="", metavar="TEXT", help="With --reviewed: what was found.")
+@click.option("--note", default="", metavar="TEXT", help="With --reviewed: a note on what was found.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Show at most this many."
 )
@@ -55,12 +55,12 @@ def unknown_command(
     location: StoreLocation,
     as_json: bool,
 ) -> None:
-    """Group the attempts whose failure no rule knows, the most first.
+    """Group the failed attempts that no rule classifies, the largest group first.
 
-    Attempts of all stored tasks count, also of those that succeeded later. RULE is the line of code that
-    gives the failure a rule: `on` if another run helped most of its tasks, else `discard`. A failure that was
-    reviewed is left out. It returns when it comes from another frame of your code: that is another
-    fingerprint.
+    The attempts of all stored tasks count, even if the task succeeded later. RULE is the line of code that
+    adds a rule for the failure: `on` if another run helped most of its tasks, otherwise `discard`. A reviewed
+    failure is left out. The same failure from a different frame of your code has a different fingerprint, so
+    it is listed.
     """
     if reviewed:
         run(_review(location, reviewed, note))

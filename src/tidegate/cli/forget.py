@@ -24,9 +24,11 @@ from tidegate.store.archive import archive_of
 
 
 @click.command()
-@click.option("--task", "task_id", metavar="ID", help="Forget this task; a deleted one by its full id.")
+@click.option("--task", "task_id", metavar="ID", help="Forget this task; a deleted task needs its full id.")
 @click.option("--tenant", metavar="NAME", help="Forget this tenant with all its tasks.")
-@click.option("--cancel", is_flag=True, help="First cancel tasks that are not final, and wait for their end.")
+@click.option(
+    "--cancel", is_flag=True, help="First cancel tasks that are not final, and wait until they end."
+)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @dry_run_option
 @location_options
@@ -40,9 +42,9 @@ def command(
     location: StoreLocation,
     as_json: bool,
 ) -> int:
-    """Remove a task, or a tenant with all its tasks, for good: from every table, the archive and their files.
+    """Permanently remove a task, or a tenant with its tasks, from every table, the archive and their files.
 
-    Refuses while a task is not final, unless --cancel is given. The files of the database are rewritten:
+    Refuses while a task is not final, unless --cancel is given. The files of the database are rewritten, and
     workers wait meanwhile. Backups and archives on other machines are not touched.
     """
     planned = run(_forget(location, task_id, tenant, cancel=cancel, dry_run=True))
@@ -54,10 +56,10 @@ def command(
 
 
 def _confirm(planned: ForgetReport, what: str) -> None:
-    """Let a person confirm the number of tasks.
+    """Ask the user to confirm the number of tasks.
 
     Raises:
-        UsageError: Nobody can be asked.
+        UsageError: There is no terminal to ask.
     """
     if not sys.stdin.isatty():
         raise click.UsageError("give --yes to forget without a question, or --dry-run to count")

@@ -1,4 +1,4 @@
-"""Format durations, times and text for a terminal. Pure, and light to import."""
+"""Formats durations, times and text for a terminal. Pure, and light to import."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def format_ago(moment: float | None, now: float) -> str:
 
 
 def format_since(moment: float, now: float) -> str:
-    """Return how long ago something happened. A time in the future counts as now: a clock was set back."""
+    """Return how long ago something happened.
+
+    A time in the future counts as now, because a clock was set back.
+    """
     return format_ago(min(moment, now), now)
 
 

@@ -24,7 +24,7 @@ def command() -> None:
 @location_options
 @json_option
 def list_command(location: StoreLocation, as_json: bool) -> None:
-    """List the task functions that applications declared here, and which of them are paused."""
+    """List the task functions that applications declared here, and show which functions are paused."""
     run(_list(location, as_json))
 
 
@@ -40,7 +40,7 @@ async def _list(location: StoreLocation, as_json: bool) -> None:
         rows = [[name, "" if pause is None else pause.describe(now)] for name, pause in found]
         print_table(["FUNCTION", "PAUSED"], rows, shorten=["FUNCTION"])
     else:
-        print_message("no function yet: a worker of an application adds what it declares")
+        print_message("no function yet: a worker adds the functions that its application declares")
 
 
 @command.command("pause")
@@ -50,8 +50,8 @@ async def _list(location: StoreLocation, as_json: bool) -> None:
 def pause_command(name: str, why: str, location: StoreLocation) -> None:
     """Start no more tasks of this function, in any queue and worker, until it is resumed.
 
-    Running tasks continue, waiting tasks keep their place, and new tasks are accepted. The pause survives
-    restarts of everything.
+    Running tasks continue, waiting tasks keep their place, and new tasks are accepted. The pause survives all
+    restarts.
     """
     run(_pause(location, name, why))
 

@@ -25,13 +25,13 @@ class CommandWithHealth(click.Command):
 
     @property
     def commands(self) -> dict[str, click.Command]:
-        """The subcommands of this one: `health`."""
+        """The subcommands of this command: `health`."""
         return {_NAME: health_of(self.name or "")}
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Return the context of the subcommand that the first word names, else of this command."""
+        """Return the context of the subcommand that the first word names, otherwise that of this command."""
         if args and (beneath := self.commands.get(args[0])) is not None:
             return beneath.make_context(f"{info_name} {args[0]}", args[1:], parent=parent, **extra)
         return super().make_context(info_name, args, parent=parent, **extra)

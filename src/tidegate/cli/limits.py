@@ -1,4 +1,4 @@
-"""`tidegate limits`: rate limits of task functions. Those of upstreams are under `tidegate upstreams`."""
+"""`tidegate limits`: rate limits of task functions. `tidegate upstreams` has the limits of upstreams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def command() -> None:
 @location_options
 @json_option
 def list_command(location: StoreLocation, as_json: bool) -> None:
-    """List the rate limits of task functions, and which of them people have set."""
+    """List the rate limits of task functions, and show which limits people have set."""
     run(_list(location, as_json))
 
 

@@ -13,7 +13,8 @@ from tidegate.errors import ConfigError
 def command(location: StoreLocation) -> None:
     """Print the metrics in Prometheus' text format, as GET /metrics of `tidegate web` does.
 
-    For a look, or for the textfile collector of Prometheus' node exporter where no `tidegate web` runs.
+    For a quick check, or for the textfile collector of Prometheus' node exporter where no `tidegate web`
+    runs.
     """
     run(_print(location))
 

@@ -1,4 +1,4 @@
-"""Show operations on dead letters, as text and as JSON values, and follow one."""
+"""Shows operations on dead letters, as text and as JSON values, and follows a running operation."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def letter_json(letter: LetterRow) -> dict[str, Any]:
 
 
 async def print_started(store: Store, operation_id: str, *, wait: bool, as_json: bool) -> int:
-    """Print an operation that has started, with `wait` until it ends; return the exit code."""
+    """Print an operation that has started; with `wait`, follow it until it ends. Return the exit code."""
     row = await get_operation(store, operation_id)
     if wait:
         row = await _follow(store, row)

@@ -59,7 +59,7 @@ async def _list(location: StoreLocation, limit: int, after: str | None, as_json:
     "--letters",
     "letter_state",
     type=click.Choice(["all", *(str(state) for state in LetterState)]),
-    help="Also list its letters in this state, or all.",
+    help="Also list the letters of the operation in this state, or all.",
 )
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="List at most this many."
@@ -109,7 +109,7 @@ async def _show(
 @location_options
 @json_option
 def abort_command(operation_id: str, location: StoreLocation, as_json: bool) -> None:
-    """Stop an operation: it sends or deletes no more letters. Those that were sent go on."""
+    """Stop an operation: it sends or deletes no more letters. Letters that were sent go on."""
     run(_change(location, operation_id, as_json, undo=False))
 
 
@@ -118,7 +118,7 @@ def abort_command(operation_id: str, location: StoreLocation, as_json: bool) -> 
 @location_options
 @json_option
 def undo_command(operation_id: str, location: StoreLocation, as_json: bool) -> None:
-    """Stop a redrive, and make the letters that have not started the dead letters that they were."""
+    """Stop a redrive, and turn the letters that have not started back into dead letters."""
     run(_change(location, operation_id, as_json, undo=True))
 
 

@@ -1,6 +1,6 @@
-"""Print results to stdout and messages to stderr, in colours where they are wanted.
+"""Prints results to stdout and messages to stderr, in colours if wanted.
 
-JSON is strict: no NaN. Integers that readers with 64-bit floats would round are written as strings.
+JSON is strict, without NaN. Integers that readers with 64-bit floats would round are written as strings.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def json_text(value: object) -> str:
 
 
 def jsonable(value: object) -> Any:
-    """Convert a value to what strict JSON can hold.
+    """Convert a value to strict JSON values.
 
     Dataclasses become objects, priorities their names, large integers strings.
     """
@@ -97,7 +97,7 @@ def print_facts(facts: Mapping[str, object]) -> None:
 def style(text: str, color: str) -> str:
     """Return the text in bold or in a colour if stdout takes colours.
 
-    `NO_COLOR` turns colours off, `FORCE_COLOR` turns them on; otherwise only a terminal gets them.
+    `NO_COLOR` turns colours off, `FORCE_COLOR` turns them on; otherwise only a terminal gets colours.
     """
     if not wants_color(sys.stdout):
         return text

@@ -1,4 +1,4 @@
-"""What the commands that pause queues and task functions share."""
+"""What the commands share that pause queues and task functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ why_option = click.option(
 
 
 async def resume_named(location: StoreLocation, kind: PauseKind, name: str) -> None:
-    """End the pause of a queue or task function, and print whether there was one."""
+    """End the pause of a queue or task function, and print whether it was paused."""
     async with opened_store(location) as store:
         was_paused = await resume(store, kind, name, by=current_user("command line"))
     print_message(f"{name}: {'resumed' if was_paused else 'it was not paused'}")

@@ -51,7 +51,7 @@ async def _list(location: StoreLocation, as_json: bool) -> None:
     "--concurrency",
     required=True,
     metavar="NUMBER",
-    help="How many tasks each process runs at once; `code` for the number of the code or tidegate.toml.",
+    help="How many tasks each process runs at once; `code` restores the number in the code or tidegate.toml.",
 )
 @why_option
 @wait_option(f"{WAIT_SECONDS:g}s")
@@ -62,8 +62,8 @@ def set_command(
 ) -> int:
     """Change how many tasks each process of POOL runs at once, in all workers and without a restart.
 
-    The number overrides the code until `--concurrency code`, also after restarts. With fewer slots than
-    running tasks, nothing is stopped: no task starts until enough have ended.
+    The number overrides the code, also after restarts, until `--concurrency code` is set. If more tasks are
+    running than the new number, they continue, and no task starts until enough have ended.
     """
     number = None if concurrency == _CODE else whole_option("--concurrency", _as_number(concurrency))
     by = current_user("command line")

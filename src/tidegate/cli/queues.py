@@ -21,14 +21,14 @@ name_argument = click.argument("name", metavar="QUEUE")
 
 @click.group()
 def command() -> None:
-    """List queues, pause and resume them, and wait until one is empty."""
+    """List queues, pause and resume them, and wait until a queue is empty."""
 
 
 @command.command("ls")
 @location_options
 @json_option
 def list_command(location: StoreLocation, as_json: bool) -> None:
-    """List the queues that hold tasks, finished some in the last ten minutes, or are paused."""
+    """List the queues that have tasks, finished some in the last ten minutes, or are paused."""
     run(_list(location, as_json))
 
 
@@ -49,8 +49,8 @@ async def _list(location: StoreLocation, as_json: bool) -> None:
 def pause_command(name: str, why: str, location: StoreLocation) -> None:
     """Start no more tasks of this queue, in any worker, until it is resumed.
 
-    Running tasks continue, waiting tasks keep their place, and new tasks are accepted. The pause survives
-    restarts of everything.
+    Running tasks continue, waiting tasks keep their place, and new tasks are accepted. The pause survives all
+    restarts.
     """
     run(_pause(location, name, why))
 
@@ -85,9 +85,9 @@ def resume_command(name: str, location: StoreLocation) -> None:
 def drain_command(name: str, timeout: str | None, location: StoreLocation, as_json: bool) -> None:
     """Wait until this queue is empty: no task is ready, waits for a retry or runs.
 
-    It changes nothing: the workers work the queue off, and new tasks are still accepted and count too. Tasks
-    scheduled for later do not count. Stop the programs that enqueue there first, and pause the queue
-    afterwards if nothing may start.
+    The command itself changes nothing. Workers run the tasks, and new tasks are still accepted and count too.
+    Tasks scheduled for later do not count. First stop the programs that enqueue there. If no task may start
+    later, pause the queue after the wait.
     """
     seconds = None if timeout is None else positive_option("--timeout", timeout)
     run(_drain(location, name, seconds, as_json))

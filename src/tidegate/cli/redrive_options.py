@@ -1,4 +1,4 @@
-"""The options of `tidegate dead redrive` that say how letters are sent."""
+"""The options of `tidegate dead redrive` that decide how letters are sent."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from tidegate.operations.bulk import redrive_settings
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--to-queue", metavar="NAME", help="Send them to this queue instead of their own."),
+    click.option("--to-queue", metavar="NAME", help="Send the letters to this queue instead of their own."),
     click.option(
-        "--keep-attempts", is_flag=True, help="Count the attempts charged so far; default: start from zero."
+        "--keep-attempts",
+        is_flag=True,
+        help="Keep counting from the attempts charged so far; default: start from zero.",
     ),
     click.option(
         "--repeat-doubts",
@@ -28,7 +30,7 @@ _OPTIONS = (
         type=click.FloatRange(0, 100),
         default=20,
         show_default=True,
-        help="Stop when more of the first attempts fail.",
+        help="Stop when a larger share of the first attempts than this fails.",
     ),
     click.option(
         "--canary-within",

@@ -1,4 +1,4 @@
-"""Print rows of the store as tables for people and as JSON for programs."""
+"""Prints rows of the store as tables for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tidegate.store.rows import DeadLetterRow, HistoryRow, TaskRow
 _RESULT_CHARACTERS = 200
 """How much of a result is shown without `--args`."""
 _REMOVED = "(removed by retention)"
-"""Shown in place of arguments or a result that were removed before their task."""
+"""The text in place of arguments or a result that were removed before their task."""
 _SHORT_ID = 13
-"""Least length of a short id in a list: the part of the id that holds its time in milliseconds."""
+"""The least length of a short id in a list: the part of the id that contains its time in milliseconds."""
 
 
 def task_json(row: TaskRow) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def task_json(row: TaskRow) -> dict[str, Any]:
 
 
 def short_ids(task_ids: Sequence[str]) -> list[str]:
-    """Return the ids to print in a list: full ids in a pipe, unique beginnings of them on a terminal."""
+    """Return the ids to print in a list: full ids in a pipe, unique short ids on a terminal."""
     if not sys.stdout.isatty():
         return list(task_ids)
     for length in range(_SHORT_ID, 36):
@@ -131,7 +131,7 @@ async def show_task(store: Store, row: TaskRow, *, with_args: bool, as_json: boo
     Args:
         store: An open store.
         row: The task.
-        with_args: Whether to show the arguments and the whole result; they may be private. Without it, the
+        with_args: Whether to show the arguments and the whole result, which may be private. Otherwise the
             text form shows the beginning of the result.
         as_json: Whether to print one JSON object.
     """
@@ -220,7 +220,7 @@ def _facts(row: TaskRow) -> Mapping[str, object]:
 
 
 def _usage(used: UsageTotals | None) -> str:
-    """Return how many tokens the calls of a task used; empty if no response stated it."""
+    """Return a text with the tokens that the calls of a task used; empty if no response stated them."""
     if used is None:
         return ""
     read = {"cached": used.cached_tokens, "written to a cache": used.cache_write_tokens}

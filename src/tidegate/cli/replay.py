@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     help="Stop the function after this time (default: the function's timeout).",
 )
 @click.option(
-    "--allow", "allowed", metavar="HOST", multiple=True, help="Let the code connect to this host. Repeatable."
+    "--allow", "allowed", metavar="HOST", multiple=True, help="Allow connections to this host. Repeatable."
 )
 @click.option("--debug", is_flag=True, help="If the function raises, examine it in pdb.")
 @click.option("--database", metavar="URL", help="Use this database instead of the application's.")
@@ -55,7 +55,7 @@ def command(
 ) -> int:
     """Run the function of a task once, in this process, and show what it does.
 
-    The task and its store stay as they are: what the function enqueues goes to a temporary store, and every
+    The task and its store stay unchanged: tasks that the function enqueues go to a temporary store, and every
     network connection is refused. Exits with 0 if the function returned, 1 if it failed.
     """
     if debug and as_json:
@@ -101,17 +101,17 @@ def _debug(error: BaseException) -> None:
 
 
 class _Printer:
-    """Prints a replay for people, to the stdout of the command: what the function prints goes to stderr.
+    """Prints a replay for people to the command's stdout. The output of the function goes to stderr.
 
     Args:
-        out: Where to; None prints nothing.
+        out: Where to print; None prints nothing.
     """
 
     def __init__(self, out: TextIO | None) -> None:
         self._out = out
 
     def head(self, task: RecordedTask) -> None:
-        """Print which task it is and how its last run failed."""
+        """Print which task is replayed and how its last run failed."""
         row, failed = task.row, task.last_failed_run
         self._line("task", f"{row.id} {row.function}, {row.state} after run {row.run}")
         if failed is not None:
@@ -157,7 +157,7 @@ class _Printer:
 
 
 def format_answer(recorded: HistoryRow) -> str:
-    """Return how the calls of a replay were answered."""
+    """Return a text: how the calls of a replay were answered."""
     answer = recorded_answer(recorded)
     if answer is None:
         return "no recorded answer"
@@ -168,7 +168,7 @@ _COMPARED = {True: "the same failure as recorded", False: "not the recorded fail
 
 
 def _outcome(replayed: Replay) -> str:
-    """Return what a worker would have done after this run."""
+    """Return a text: what a worker would have done after this run."""
     outcome = replayed.outcome
     if isinstance(outcome, Retrying):
         return f"would run again in {format_duration(outcome.delay_seconds)} ({outcome.why})"

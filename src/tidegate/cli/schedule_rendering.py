@@ -1,4 +1,4 @@
-"""Show schedules and their ticks, as text and as JSON values."""
+"""Shows schedules and their ticks, as text and as JSON values."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def print_ticks(ticks: Sequence[TickRow]) -> None:
 
 
 def print_preview(tick: PreviewedTick) -> None:
-    """Print a tick to come: in UTC, in its time zone, and what a change of the clocks does to it."""
+    """Print a future tick: in UTC, in its time zone, and the effect of a change of the clocks."""
     click.echo(f"{moment(tick.at)[:-5]}Z  {tick.local.isoformat(sep=' ')}  {tick.mark}".rstrip())
 
 
@@ -122,5 +122,5 @@ def tick_json(tick: TickRow) -> dict[str, Any]:
 
 
 def preview_json(tick: PreviewedTick) -> dict[str, Any]:
-    """Return a tick to come as JSON values."""
+    """Return a future tick as JSON values."""
     return {"at": tick.at, "local": tick.local.isoformat(), "mark": tick.mark}

@@ -1,4 +1,4 @@
-"""`tidegate scheduler`: run maintenance in a process without user code."""
+"""`tidegate scheduler`: run maintenance in a process without the application."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tidegate.config import load_config
 @log_format_option
 @click.option("--name", metavar="NAME", help="Name of this scheduler in logs and in `health`.")
 def command(database: str | None, name: str | None) -> int:
-    """Do the maintenance of a store until SIGTERM.
+    """Run the maintenance of a store until SIGTERM.
 
-    It promotes due tasks, fires schedules, requeues tasks of lost workers, applies retention and evaluates
-    alerts.
+    Maintenance promotes due tasks, fires schedules, requeues tasks of lost workers, applies retention and
+    evaluates alerts.
 
-    Every worker also does this unless it runs with --no-maintenance. Any number of machines may do it at the
-    same time. Needs the database, but no application.
+    Every worker also runs maintenance unless it has --no-maintenance. Any number of machines may run it at
+    the same time. The command needs the database, but no application.
 
     `tidegate scheduler health` checks whether it is alive and ready.
     """

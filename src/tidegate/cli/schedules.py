@@ -59,7 +59,7 @@ def command() -> None:
 @location_options
 @json_option
 def list_command(location: StoreLocation, as_json: bool) -> None:
-    """List schedules with their next tick and what became of the latest one."""
+    """List schedules with their next tick and the outcome of the latest one."""
     run(_list(location, as_json))
 
 
@@ -75,7 +75,9 @@ async def _list(location: StoreLocation, as_json: bool) -> None:
     elif rows:
         print_schedules(rows, now)
     else:
-        print_message("no schedule yet: a worker whose application declares one adds it, or `schedules add`")
+        print_message(
+            "no schedule yet: a worker adds what its application declares; or use `tidegate schedules add`"
+        )
 
 
 @command.command("show")
@@ -111,7 +113,7 @@ def preview_command(
 ) -> None:
     """Show the next ticks of a schedule, or of a rule that is not stored: "0 7 * * 1-5", "every 30s", @daily.
 
-    Ticks on dates on which the clocks change say what happens.
+    A note marks ticks that a change of the clocks affects.
     """
     run(_preview(location, name, timezone, count, as_json))
 
@@ -142,24 +144,37 @@ def _setting_options(command: C) -> C:
 
 _SETTING_OPTIONS = (
     click.option("--timezone", metavar="ZONE", help="IANA time zone of a cron rule: Europe/Berlin."),
-    click.option("--catch-up", metavar="none|one|all", help="What happens to missed ticks; default: one."),
-    click.option("--catch-up-limit", type=int, metavar="N", help="With all: the most ticks; default 100."),
-    click.option("--catch-up-window", metavar="TIME", help="With all: how long ago at most; default 1d."),
+    click.option(
+        "--catch-up", metavar="none|one|all", help="What happens to missed ticks; default: one of them fires."
+    ),
+    click.option(
+        "--catch-up-limit",
+        type=int,
+        metavar="N",
+        help="With all: the most missed ticks that fire; default 100.",
+    ),
+    click.option(
+        "--catch-up-window",
+        metavar="TIME",
+        help="With all: the greatest age of missed ticks that fire; default 1d.",
+    ),
     click.option(
         "--overlap",
         metavar="skip|queue|allow",
         help="What happens to a tick while an earlier task is not final; default: skip.",
     ),
     click.option(
-        "--not-later-than", metavar="TIME", help="Skip a tick that is later than this; none: never."
+        "--not-later-than", metavar="TIME", help="Skip a tick that is later than this; none: skip no tick."
     ),
     click.option("--queue", metavar="NAME", help="The queue of the tasks."),
     click.option("--priority", metavar="PRIORITY", type=as_priority, help="interactive, normal or bulk."),
     click.option("--tenant", metavar="NAME", help="The tenant of the tasks."),
-    click.option("--timeout", metavar="TIME", help="Time for one attempt."),
-    click.option("--total-timeout", metavar="TIME", help="Time for a task from its first start."),
-    click.option("--deadline", metavar="TIME", help="Time from its enqueue after which a task ends."),
-    click.option("--max-attempts", type=int, metavar="N", help="Charged attempts of a task."),
+    click.option("--timeout", metavar="TIME", help="The time limit of one attempt."),
+    click.option("--total-timeout", metavar="TIME", help="The time limit of a task from its first start."),
+    click.option(
+        "--deadline", metavar="TIME", help="The time after which a task ends, counted from its enqueue."
+    ),
+    click.option("--max-attempts", type=int, metavar="N", help="The most charged attempts of a task."),
     click.option(
         "--label",
         "labels",
@@ -203,8 +218,8 @@ def add_command(
     """Add a schedule that enqueues a task of FUNCTION on each tick of WHEN.
 
     WHEN is cron ("0 7 * * 1-5"), a word (@daily) or an interval ("every 30s"). Each ARG and each value of
-    --arg is read as JSON if it is valid JSON, else as text. The first tick is the next one from now. Needs
-    the application: --app, or the configured one.
+    --arg is read as JSON if it is valid JSON, otherwise as text. The first tick is the next one from now. The
+    command needs the application: --app, or the configured one.
     """
     from tidegate.application.task_schedule import read_task_options
     from tidegate.schedule.options import read_rule, schedule_name_option
@@ -239,9 +254,9 @@ def edit_command(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Change a schedule; what is not given stays. No tick fires because of it.
+    """Change a schedule; settings that are not given stay the same. The change itself fires no tick.
 
-    Other arguments replace all present ones, and need the application.
+    New arguments replace all present arguments, and need the application.
     """
     from tidegate.application.task_schedule import changed_task_fields
 
@@ -276,7 +291,7 @@ def _load(
 @location_options
 @json_option
 def pause_command(name: str, location: StoreLocation, as_json: bool) -> None:
-    """Let a schedule tick no more until it is resumed, also over deploys. Its tasks go on."""
+    """Stop the ticks of a schedule until it is resumed, also over deploys. Its tasks go on."""
     _report(run(_change(location, name, pause_schedule)), "paused", as_json)
 
 
@@ -300,7 +315,7 @@ async def _change(location: StoreLocation, name: str, change: Any) -> ScheduleRo
 @location_options
 @json_option
 def run_command(name: str, location: StoreLocation, as_json: bool) -> None:
-    """Enqueue the task of a schedule now, also if it is paused, and print its id."""
+    """Enqueue the task of a schedule now, even if the schedule is paused, and print the task's id."""
     make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
 
     async def enqueue() -> str:

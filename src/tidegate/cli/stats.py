@@ -43,14 +43,14 @@ _MOST_TENANTS = 100
     type=click.Choice(["time", "queue", "function", "upstream", "tenant"]),
     default="time",
     show_default=True,
-    help="What a line is about. Tenants are counted by the hour, and not by queue or function.",
+    help="What each line is about. Counters of tenants are kept by the hour, and not by queue or function.",
 )
 @click.option(
     "--step",
     type=click.Choice(list(STEP_MINUTES)),
     default="hour",
     show_default=True,
-    help="Length of a period. Counters are kept by the minute for two days, by the hour for 35.",
+    help="The length of a period. Counters are kept by the minute for two days, by the hour for 35 days.",
 )
 @location_options
 @json_option
@@ -67,9 +67,9 @@ def command(
 ) -> None:
     """Show what happened over hours and days: counts, times, tokens.
 
-    Things count when they happen: a redrive or a purge changes nothing here. P50 and P95 are estimates
-    from buckets that double: half of the runs, or 95 in 100, took no longer. With --json: one line for each
-    period, queue, function and upstream, or for each tenant.
+    Events are counted when they happen: a redrive or a purge does not change the counts. P50 and P95 are
+    estimated times that 50 % and 95 % of the runs did not exceed. With --json: one line for each period,
+    queue, function and upstream, or for each tenant.
     """
     filters = StatisticsFilters(since=since, until=until, queue=queue, function=function, upstream=upstream)
     if by == "tenant":

@@ -35,7 +35,7 @@ from tidegate.store.worker_rows import WorkerRow
 _WATCH_SECONDS = 1.0
 _COUNTS = ("ready", "paced", "blocked", "running", "retrying", "scheduled", "dead")
 _OPTIONAL_COUNTS = ("SCHEDULED", "RETRYING", "DEAD", "BLOCKED", "PACED", "OLDEST")
-"""Columns that a narrow terminal leaves out, those without any value first."""
+"""The columns that a narrow terminal leaves out; columns without any value are left out first."""
 _MOST_WAITS = 20
 
 
@@ -48,10 +48,10 @@ def command(watch: bool, location: StoreLocation, as_json: bool) -> None:
 
     READY tasks start as soon as a worker has a free slot. PACED tasks wait for a rate, token or in-flight
     limit. BLOCKED tasks cannot run: they are paused, their upstream is parked, or no live worker runs them.
-    The lines below the table give the reasons, and what is paused. DRAINS IN is the expected time until the
-    ready and paced tasks are done, by the slots of the workers, the limits of the upstreams and the tasks
-    that arrive: "unknown" without any history, "never" if more arrive or none finish. `tidegate why QUEUE`
-    says what decides.
+    The lines below the table show the reasons, and what is paused. DRAINS IN is the expected time until the
+    ready and paced tasks are done. It depends on the slots of the workers, the limits of the upstreams and
+    the tasks that arrive: "unknown" without any history, "never" if more tasks arrive than finish, or none
+    finish. `tidegate why QUEUE` explains the estimate.
     """
     run(_show(location, watch, as_json))
 
@@ -104,7 +104,7 @@ def _print(overview: OverviewRow) -> None:
 
 
 def print_queues(queues: Sequence[QueueStats], now: float) -> None:
-    """Print queues as a table, and below it why tasks wait and which queues are paused."""
+    """Print queues as a table, followed by why tasks wait and which queues are paused."""
     if not queues:
         click.echo("no tasks yet; enqueue one: tidegate enqueue FUNCTION ARG")
         return
@@ -134,7 +134,7 @@ def _print_waits(queues: Sequence[QueueStats]) -> None:
     waits = [(stats.queue, wait) for stats in queues for wait in stats.waits]
     waits = [
         (queue, wait) for queue, wait in waits if wait.by != f"queue {queue}"
-    ]  # shown once for the queue
+    ]  # the pause is shown once for the queue
     waits.sort(key=lambda each: -each[1].tasks)
     for queue, wait in waits[:_MOST_WAITS]:
         tasks = f"{wait.tasks} {wait.kind} in {queue}"
@@ -178,7 +178,7 @@ def _print_workers(overview: OverviewRow) -> None:
 
 
 def _print_versions(live: Sequence[WorkerRow]) -> None:
-    """Print which applications run in several versions, as during a rolling restart."""
+    """Print which applications run in several versions, for example during a rolling restart."""
     codes: dict[str, set[str]] = {}
     for worker in live:
         if worker.code:

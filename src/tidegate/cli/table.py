@@ -1,4 +1,4 @@
-"""Print tables that fit the terminal: drop or shorten columns until a row fits into a line."""
+"""Prints tables that fit the terminal: columns are dropped or shortened until a row fits into a line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.cli.output import style
 
 _GAP = 2
 _MIN_WIDTH = 12
-"""Least width of a shortened column, in characters."""
+"""The least width of a shortened column, in characters."""
 _EMPTY = frozenset({"0", "-", ""})
 
 
@@ -38,7 +38,7 @@ def print_table(
     optional: Sequence[str] = (),
     shorten: Collection[str] = (),
 ) -> None:
-    """Print a table. A pipe gets every column in full; on a terminal each row fits into a line.
+    """Print a table. A pipe gets every column in full. On a terminal each row fits into a line.
 
     Args:
         heads: Names of the columns.
@@ -110,7 +110,7 @@ def _truncate(text: str, width: int) -> str:
 
 
 def _cell_width(text: str) -> int:
-    """Return how many cells of a terminal a text takes: most Chinese characters and emoji take two."""
+    """Return how many cells of a terminal a text takes. Most Chinese characters and emoji take two cells."""
     if text.isascii():
         return len(text)
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

@@ -98,7 +98,7 @@ async def _list(
 @command.command("show")
 @click.argument("task_id", metavar="ID", type=as_task_id)
 @click.option(
-    "--args", "with_args", is_flag=True, help="Show the arguments and the whole result; they may be private."
+    "--args", "with_args", is_flag=True, help="Show the arguments and the whole result, which may be private."
 )
 @location_options
 @json_option
@@ -249,7 +249,10 @@ def print_answers(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_js
 
 
 def exit_code_of(answers: Iterable[StrEnum]) -> int:
-    """Return the exit code for these results: 4 if one was refused, else 3 if one was unknown, else 0."""
+    """Return the exit code for these results.
+
+    It is 4 if any id was refused, otherwise 3 if any was unknown, otherwise 0.
+    """
     given = set(answers)
     if given & {ActionStatus.REFUSED, CancelStatus.FINISHED}:
         return CONFLICT

@@ -25,7 +25,7 @@ _ROLES = click.Choice([role.value for role in Role])
 
 @click.group("tokens")
 def command() -> None:
-    """Create, list and revoke tokens for the HTTP API. The store keeps only their digests."""
+    """Create, list and revoke tokens for the HTTP API. The store keeps only digests of tokens."""
 
 
 @command.command("create")
@@ -41,7 +41,7 @@ def command() -> None:
     "--expires",
     metavar="SPAN",
     type=as_seconds,
-    help="How long the token is valid: 30d. Without it, the token never expires.",
+    help="How long the token is valid: 30d. Default: for ever.",
 )
 @location_options
 @json_option
@@ -54,7 +54,7 @@ def create_command(
     location: StoreLocation,
     as_json: bool,
 ) -> None:
-    r"""Create a token and print it. It cannot be shown again.
+    r"""Create a token and print it. The token cannot be shown again.
 
     \b
     submitter  submits tasks; reads, follows and cancels them by id. For front ends.
@@ -78,7 +78,7 @@ async def _create(
         await store.add_token(NewToken(token_id, digest_of(token), name, role, tenant, expires))
         try:
             _show(token_id, token, role, tenant, as_json=as_json)
-        except BaseException:  # nobody saw this token, so it must not stay valid
+        except BaseException:  # this token was not printed, so it must not stay valid
             await store.revoke_token(token_id)
             raise
 
@@ -97,7 +97,7 @@ def _show(token_id: str, token: str, role: Role, tenant: str | None, *, as_json:
 @location_options
 @json_option
 def ls_command(location: StoreLocation, as_json: bool) -> None:
-    """List all tokens, also expired and revoked ones, without their secrets."""
+    """List all tokens, including expired and revoked tokens, without their secrets."""
     run(_list(location, as_json))
 
 
@@ -121,7 +121,7 @@ async def _list(location: StoreLocation, as_json: bool) -> None:
 @click.argument("token_ids", metavar="ID...", nargs=-1, required=True)
 @location_options
 def revoke_command(token_ids: Sequence[str], location: StoreLocation) -> int:
-    """Revoke tokens for good. A running API may accept them for 2 s more."""
+    """Revoke tokens permanently. A running API may accept them for 2 s more."""
     return run(_revoke(location, token_ids))
 
 

@@ -31,9 +31,9 @@ REFRESH_SECONDS = 1.0
 def command(once: bool, location: StoreLocation) -> None:
     """Watch queues, upstreams, workers and the newest failures, refreshed every second.
 
-    WAIT counts tasks that may start now or at the pace of a limit, IN/MIN and OUT/MIN the tasks that were
-    enqueued and became final in the last minute. BY is what decides DRAINS IN. Keys: q ends the view, p
-    pauses and resumes it. Without a terminal it prints one frame.
+    WAIT counts tasks that may start now or as soon as a limit allows. IN/MIN and OUT/MIN count the tasks that
+    were enqueued and that became final in the last minute. BY is what limits DRAINS IN. Keys: q ends the
+    view, p pauses and resumes it. Without a terminal, one frame is printed.
     """
     run(_top(location, once=once))
 
@@ -67,7 +67,7 @@ def _frame(found: TopRow, console: Console, *, height: int | None, status: str =
 
 
 async def _watch(store: Store, console: Console) -> None:
-    """Show frames until a key ends the view. If the store cannot be read, the last frame stays."""
+    """Show frames until a key ends the view. If the store cannot be read, keep showing the last frame."""
     from rich.live import Live
 
     found = await _read(store)
@@ -94,7 +94,7 @@ def _show(live: Live, console: Console, found: TopRow, status: str) -> None:
 
 
 async def _next_key(keys: asyncio.Queue[str]) -> str:
-    """Return the next key; an empty text when it is time for the next frame."""
+    """Return the next key, or an empty text when it is time for the next frame."""
     try:
         async with asyncio.timeout(REFRESH_SECONDS):
             return await keys.get()
@@ -104,7 +104,7 @@ async def _next_key(keys: asyncio.Queue[str]) -> str:
 
 @contextmanager
 def _keys() -> Iterator[asyncio.Queue[str]]:
-    """Read single keys of the terminal. If it cannot deliver them, only Ctrl-C ends the view."""
+    """Read single keys of the terminal. If the terminal cannot deliver them, only Ctrl-C ends the view."""
     keys: asyncio.Queue[str] = asyncio.Queue()
     if find_spec("termios") is None or not sys.stdin.isatty():
         yield keys

@@ -24,20 +24,21 @@ FAILURES = 8
 """The newest failures that a frame may show."""
 _LEAST_ROWS = 2
 _WIDE = 100
-"""From this width on, columns that a narrow terminal leaves out are shown."""
+"""The width from which on the columns are shown that a narrow terminal leaves out."""
 _FAILURE = ("DIED", "QUEUE", "FUNCTION", "REASON", "FAILURE")
 _BORDERS = 9
-"""Lines of a frame that are no rows: the first two, the heads of four tables and the gaps between them."""
+"""How many lines of a frame are not rows: the first two, the heads of four tables and the gaps between
+them."""
 
 
 def build_frame(found: TopRow, *, width: int, height: int | None, status: str = "") -> RenderableType:
     """Return a frame.
 
     Args:
-        found: What was read from the store.
+        found: The data that was read from the store.
         width: Columns of the terminal.
-        height: Its lines; None for any number.
-        status: What the first line says besides the time: that the view is paused, or what failed.
+        height: Lines of the terminal; None for any number.
+        status: A text after the time in the first line: that the view is paused, or what failed.
     """
     overview = found.overview
     counts = [
@@ -61,7 +62,7 @@ def build_frame(found: TopRow, *, width: int, height: int | None, status: str = 
 
 
 def _rows_of(counts: Sequence[int], room: int | None) -> list[int]:
-    """Return how many rows each table gets: all if there is room, else an equal part of what is left."""
+    """Return how many rows each table gets: all if there is room, otherwise an equal share of the space."""
     if room is None:
         return list(counts)
     given = [0] * len(counts)
@@ -88,7 +89,7 @@ def _head(found: TopRow, status: str) -> Text:
 
 
 def _queues(rows: Sequence[QueueStats], now: float, most: int, *, is_wide: bool) -> Table:
-    """The queues: those with the most tasks first if not all have room."""
+    """Return the table of queues. If not all fit, those with the most tasks come first."""
     table = _table("QUEUE", "WAIT", "BLOCKED", "RUN", "IN/MIN", "OUT/MIN", "OLDEST", "DRAINS IN", "BY")
     if len(rows) > most:
         rows = sorted(rows, key=lambda each: -each.ready - each.paced - each.blocked - each.running)[:most]
@@ -117,7 +118,7 @@ def _drain(stats: QueueStats) -> Text:
 
 
 def _upstreams(rows: Sequence[UpstreamRow], now: float, most: int) -> Table:
-    """The upstreams: those that do not flow first if not all have room."""
+    """Return the table of upstreams. If not all fit, those that do not flow come first."""
     table = _table("UPSTREAM", "CALLS", "READY", "PACED", "RETRY", "GATE", text=("UPSTREAM", "GATE"))
     if len(rows) > most:
         rows = sorted(rows, key=lambda each: (each.block is None, -each.ready))[:most]
@@ -129,7 +130,7 @@ def _upstreams(rows: Sequence[UpstreamRow], now: float, most: int) -> Table:
 
 
 def _workers(rows: Sequence[WorkerRow], now: float, most: int) -> RenderableType:
-    """The workers by pool."""
+    """Return the table of workers by pool."""
     live = [worker for worker in rows if is_live(worker, now)]
     if not live:
         return Text("no live worker; start one: tidegate worker MODULE:APP", "yellow")
@@ -164,7 +165,7 @@ def _failures(rows: Sequence[DeadLetterRow], now: float, most: int, *, is_wide: 
 
 
 def _table(*heads: str, text: Sequence[str] = ("QUEUE", "DRAINS IN", "BY")) -> Table:
-    """Return an empty table. Its last column takes what is left of the width. Texts are cut, not wrapped."""
+    """Return an empty table. Its last column takes the rest of the width. Texts are cut, not wrapped."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", expand=True, show_edge=False)
     for position, head in enumerate(heads):
         is_last = position == len(heads) - 1

@@ -55,7 +55,7 @@ async def _list(location: StoreLocation, as_json: bool) -> None:
     elif rows:
         print_upstreams(rows, now)
     else:
-        print_message("no upstream yet: a worker of an application that declares one adds it")
+        print_message("no upstream yet: a worker adds the upstreams that its application declares")
 
 
 @command.command("show")
@@ -132,11 +132,16 @@ def _declared(location: StoreLocation, name: str) -> Limits | None:
 
 @command.command("park")
 @name_argument
-@click.option("--for", "length", metavar="TIME", help="How long: 10m. Without it, until the gate is opened.")
+@click.option(
+    "--for",
+    "length",
+    metavar="TIME",
+    help="How long the gate stays parked: 10m. Default: until it is opened.",
+)
 @click.option("--why", default="", metavar="TEXT", help="The reason, shown with the gate.")
 @location_options
 def park_command(name: str, length: str | None, why: str, location: StoreLocation) -> None:
-    """Stop starting tasks of this upstream. Running tasks continue; waiting tasks keep their place."""
+    """Start no more tasks of this upstream. Running tasks continue; waiting tasks keep their place."""
     seconds = None if length is None else positive_option("--for", length)
     run(_change_gate(location, name, lambda store: store.park_gate(name, seconds=seconds, why=why), "parked"))
 
@@ -145,7 +150,7 @@ def park_command(name: str, length: str | None, why: str, location: StoreLocatio
 @name_argument
 @location_options
 def open_command(name: str, location: StoreLocation) -> None:
-    """Open the gate: the cause is fixed, so tasks may run again."""
+    """Open the gate of an upstream, so that its tasks run again."""
     run(_change_gate(location, name, lambda store: store.open_gate(name), "open"))
 
 
@@ -153,7 +158,7 @@ def open_command(name: str, location: StoreLocation) -> None:
 @name_argument
 @location_options
 def probe_command(name: str, location: StoreLocation) -> None:
-    """Let one task call a parked upstream now; if it succeeds, the gate opens."""
+    """Let one task call a parked upstream now. If the call succeeds, the gate opens."""
     run(_change_gate(location, name, lambda store: store.request_probe(name), "the next task probes it"))
 
 

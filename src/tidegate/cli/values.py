@@ -1,4 +1,4 @@
-"""Convert the text of options and arguments to values. Text that cannot be converted is a usage error."""
+"""Converts the text of options and arguments to values. Text that cannot be converted is a usage error."""
 
 from __future__ import annotations
 

@@ -29,7 +29,11 @@ DEFAULT_PORT = 4180
 )
 @log_format_option
 @click.option(
-    "--host-name", "hosts", multiple=True, metavar="NAME", help="A host name of this API. Repeatable."
+    "--host-name",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A host name under which clients reach this API. Repeatable.",
 )
 @click.option(
     "--origin",
@@ -44,13 +48,13 @@ DEFAULT_PORT = 4180
     default=1_000,
     show_default=True,
     type=click.IntRange(0),
-    help="Most open connections per client address; 0: no limit. Loopback addresses are not limited.",
+    help="The most open connections per client address; 0: no limit. Loopback addresses are not limited.",
 )
 @click.option(
     "--pages",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Also serve the static pages in DIR, to everybody, without a token.",
+    help="Also serve the static pages in DIR to everybody, without a token.",
 )
 def command(
     app: str | None,
@@ -64,9 +68,9 @@ def command(
     """Serve the HTTP API of APP (MODULE:NAME).
 
     On a loopback address (the default), requests from this machine need no token until you create the first
-    token. Requests through a proxy always need one. With --host-name or --origin, every request needs a
-    token, and the first start prints an admin token. On any other address, create tokens first: see
-    `tidegate tokens`. Requests for other host names than those given are refused.
+    token. Requests through a proxy always need a token. With --host-name or --origin, every request needs a
+    token, and the first start prints an admin token. On any other address, create tokens first: see `tidegate
+    tokens`. Requests for any other host name are refused.
     """
     try:
         from tidegate.web.connection_limits import ClientLimits

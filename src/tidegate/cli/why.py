@@ -1,4 +1,4 @@
-"""`tidegate why`: what holds a queue up."""
+"""`tidegate why`: what delays a queue."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tidegate.operations.queue_causes import explain_queue
 @location_options
 @json_option
 def command(queue: str, location: StoreLocation, as_json: bool) -> int:
-    """Show when a queue will be empty, what decides that, and why tasks of it wait.
+    """Show when a queue will be empty, what limits it, and why its tasks wait.
 
-    The estimate names its constraint with numbers: the slots of the workers, the requests or the calls at
-    once of an upstream. Examples of waiting tasks follow, with their ids; `tidegate tasks why ID` explains
-    any other.
+    The estimate shows what limits it, with numbers: the slots of the workers, or the requests or parallel
+    calls of an upstream. Examples of waiting tasks follow, with their ids; `tidegate tasks why ID` explains
+    any other task.
     """
     return run(_why(location, queue, as_json))
 

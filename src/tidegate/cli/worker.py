@@ -22,7 +22,7 @@ class WorkerCommand(CommandWithHealth):
 
     @property
     def commands(self) -> dict[str, click.Command]:
-        """The subcommands of this one: `health`, `quiet`, `resume` and `reload`."""
+        """The subcommands of this command: `health`, `quiet`, `resume` and `reload`."""
         return super().commands | {
             "quiet": quiet_command,
             "resume": resume_command,
@@ -66,8 +66,8 @@ def command(
     are released to the queue, without charging an attempt; a second signal releases them at once. SIGHUP or
     `tidegate worker reload` restarts the pool processes one by one, so that they load changed code.
 
-    `tidegate worker health` checks whether the worker is alive and ready. `tidegate worker quiet NAME` lets
-    it claim no more tasks, and `tidegate worker resume NAME` lets it claim again.
+    `tidegate worker health` checks whether the worker is alive and ready. `tidegate worker quiet NAME` lets a
+    worker claim no more tasks, and `tidegate worker resume NAME` lets it claim again.
     """
     from tidegate.worker.supervisor.run import run_worker
 
@@ -90,7 +90,7 @@ def select_pools(
     concurrency: int | None,
     processes: int | None,
 ) -> tuple[Pool, ...] | None:
-    """Return the pools that the options select; None if no option changes the application's own pools."""
+    """Return the pools that the options select; None if no option changes the pools of the application."""
     if not (names or queues or concurrency or processes):
         return None
     pools = _by_name(config.pools, names) if names else config.pools

@@ -1,4 +1,4 @@
-"""`tidegate worker quiet`, `resume` and `reload`: change how running workers work."""
+"""`tidegate worker quiet`, `resume` and `reload`: control running workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wait_option(default: str) -> Callable[[Any], Any]:
         metavar="SPAN",
         type=as_seconds,
         default=default,
-        help=f"How long to wait until the workers have applied it; default: {default}. 0 does not wait.",
+        help=f"How long to wait until the workers have applied the change (0: no wait); default: {default}.",
     )
 
 
@@ -45,11 +45,11 @@ def wait_option(default: str) -> Callable[[Any], Any]:
 @location_options
 @json_option
 def quiet_command(name: str, why: str, wait: float, location: StoreLocation, as_json: bool) -> int:
-    """Let worker NAME claim no more tasks; it finishes those that run, and stays up.
+    """Let worker NAME claim no more tasks; it finishes running tasks and stays up.
 
-    NAME is the name of a worker in `tidegate status`, for all its processes. It stays quiet until it is
-    resumed, also after a restart. NAME may also be the id of one process, from `status --json`; that one is
-    quiet until it ends.
+    NAME is the name of a worker in `tidegate status`, for all its processes. The worker stays quiet until it
+    is resumed, even after a restart. NAME may also be the id of one process, from `status --json`; that
+    process stays quiet until it ends.
     """
     return apply(location, lambda store: quiet(store, name, by=_user(), why=why), wait, as_json=as_json)
 
@@ -72,11 +72,11 @@ def resume_command(name: str, why: str, wait: float, location: StoreLocation, as
 @location_options
 @json_option
 def reload_command(name: str | None, why: str, wait: float, location: StoreLocation, as_json: bool) -> int:
-    """Restart every process of worker NAME, or of all workers, with the code now on its machine.
+    """Restart every process of worker NAME, or of all workers, with the present code on its machine.
 
-    Like SIGHUP: one process after the other takes no more tasks, lets the running ones end within the grace
-    time, and is replaced by a new one. In pools with `overlap = true` the new process starts first. If the
-    new code cannot be loaded, the old code keeps running, and this command prints why (exit code 1).
+    As with SIGHUP, one process after another takes no more tasks, lets running tasks end within the grace
+    time, and is replaced by a new process. In pools with `overlap = true` the new process starts first. If
+    the new code cannot be loaded, the old code keeps running, and this command prints why (exit code 1).
     """
     return apply(location, lambda store: reload(store, name, by=_user(), why=why), wait, as_json=as_json)
 
@@ -84,7 +84,10 @@ def reload_command(name: str | None, why: str, wait: float, location: StoreLocat
 def apply(
     location: StoreLocation, change: Callable[[Store], Awaitable[Change]], wait: float, *, as_json: bool
 ) -> int:
-    """Store a change, wait until the workers have applied it, print who has, and return the exit code."""
+    """Store a change, wait until the workers have applied it, and print their replies.
+
+    Return the exit code.
+    """
     return run(_apply(location, change, wait, as_json=as_json))
 
 
