@@ -22,6 +22,10 @@
     ├── UpstreamError              a call to an outside service was refused
     │   ├── UpstreamParkedError    its gate is closed for now
     │   └── CallTooLargeError      larger than the upstream's whole limit
+    ├── StepError                  a step of a task cannot be done
+    │   ├── StepInDoubtError       it may have been done; a person must decide
+    │   ├── StepRejectedError      a person decided that it must not be done again
+    │   └── StepChangedError       its arguments differ from those of its recorded result
     ├── ResultTimeoutError         the task is not final yet
     └── TaskFailedError            the task is final, without success
         └── TaskCancelledError
@@ -333,3 +337,30 @@ class CallTooLargeError(UpstreamError):
     """One call needs more than the upstream's whole limit. Waiting does not help."""
 
     code = "TG502"
+
+
+class StepError(TidegateError):
+    """A step of a task cannot be done. The task is dead, without a retry."""
+
+    code = "TG600"
+
+    step: str = ""
+    """The step's name."""
+
+
+class StepInDoubtError(StepError):
+    """An earlier run may have done the step, and its `in_doubt` is `ask`: a person must decide."""
+
+    code = "TG601"
+
+
+class StepRejectedError(StepError):
+    """A person decided that the step must not be done again."""
+
+    code = "TG602"
+
+
+class StepChangedError(StepError):
+    """The step's arguments differ from those of its recorded result, and its `on_change` is `error`."""
+
+    code = "TG603"

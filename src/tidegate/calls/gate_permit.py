@@ -18,6 +18,7 @@ from tidegate.domain.usage import HeaderLimit
 from tidegate.events import CallFinished, CallStarted, EventBus
 from tidegate.limits.values import PermitRecord
 from tidegate.policy.charge import may_be_processed
+from tidegate.steps.current import current_step
 
 PERMIT_MARGIN_SECONDS = 10.0
 """A permit's lease is this much longer than the call's time limit, so that no call outlasts its permit."""
@@ -78,6 +79,7 @@ class GatePermit:
         self._ended = False
         run = current_context()
         self._calls = None if run is None else run.calls
+        self._step = current_step()
         self.fence: Fence | None = request.fence if request.is_own_upstream else None
         """The run whose place in flight the call may use; None outside a run."""
         self.key: Key | None = None
@@ -106,6 +108,8 @@ class GatePermit:
         if self._sent_at is None:
             if self._calls is not None:
                 self._calls.begin(self._permits.upstream)
+            if self._step is not None:
+                self._step.call_sent(self._permits.upstream)
             if self._permits.events.wants(CallStarted):
                 self._permits.events.emit(CallStarted(**self._facts()))
         self._sent_at = self._permits.now()
@@ -172,6 +176,8 @@ class GatePermit:
         self._ended = True
         if self._calls is not None and self._sent_at is not None:
             self._calls.record_unsent(self._permits.upstream)
+        if self._step is not None and self._sent_at is not None:
+            self._step.call_not_sent()
         self._emit_end(CallResult())
         try:
             await self._permits.reporter.report_unused(self)
@@ -209,7 +215,14 @@ class GatePermit:
 
     def _note_end(self, end: CallResult) -> None:
         """Record the result in the run first, because the run may end before the store has replied."""
-        if self._calls is None or self._sent_at is None:
+        if self._sent_at is None:
+            return
+        if self._step is not None:
+            self._step.call_ended(
+                is_in_doubt=end.is_in_doubt or is_interrupted(end),
+                request_id="" if end.failure is None else end.failure.request_id,
+            )
+        if self._calls is None:
             return
         self._calls.end(
             self._permits.upstream,

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tidegate.context.run_control import Progress, RetryRequest, RunControl, StopReason
+from tidegate.context.steps import StepMethods
+from tidegate.context.stop import RetryRequested, TaskStopped
 from tidegate.domain.calls import CallLog
 from tidegate.domain.failure import LastFailure
 from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option
@@ -30,15 +32,7 @@ BACKPRESSURE_SECONDS = 0.05
 """How long a function that emits waits before it checks again whether there is room."""
 
 
-class TaskStopped(BaseException):
-    """Raised inside a function that was asked to stop. Let it pass; no `except Exception` catches it."""
-
-
-class RetryRequested(BaseException):
-    """Raised by `ctx.retry`. Let it pass; no `except Exception` catches it."""
-
-
-class Context:
+class Context(StepMethods):
     """What a running task can use. Call it from the function's own thread or event loop."""
 
     def __init__(
@@ -119,15 +113,6 @@ class Context:
     def cancelled(self) -> bool:
         """Return whether this run was asked to stop, for any reason."""
         return self._control.stop is not None
-
-    def raise_if_cancelled(self) -> None:
-        """Raise `TaskStopped` if this run was asked to stop.
-
-        Raises:
-            TaskStopped: It was. Let it pass.
-        """
-        if self._control.stop is not None:
-            raise TaskStopped(self._control.stop.value)
 
     def raise_if_ended(self) -> None:
         """Raise `TaskStopped` if this run has ended or its lease is lost: it must make no further call.

@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidegate.domain.calls import CallLog
+
+if TYPE_CHECKING:  # imported by the first step
+    from tidegate.steps import RunSteps, StepPort
 
 
 class StopReason(StrEnum):
@@ -72,6 +76,10 @@ class RunControl:
     scratch_used: bool = False
     calls: CallLog = field(default_factory=CallLog)
     """Written by the transports that the function uses."""
+    step_port: StepPort | None = None
+    """Records the steps of this run; None in a plain call, whose steps are not kept."""
+    steps: RunSteps | None = None
+    """The steps of this run; None until its first step."""
     replacement_reason: str = ""
     """Why this process must be replaced after the run; empty if the task did not ask for it."""
     is_stop_raised: bool = False

@@ -36,6 +36,8 @@ class Reason(StrEnum):
     INVALID_OUTPUT = "invalid_output"
     REJECTED = "rejected"
     """The task raised `Permanent`."""
+    IN_DOUBT = "in_doubt"
+    """A step may have been done, and a person must decide."""
     CANCELLED = "cancelled"
     CRASH = "crash"
     DEADLINE = "deadline"

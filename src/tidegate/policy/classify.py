@@ -13,6 +13,9 @@ from tidegate.errors import (
     CallTooLargeError,
     KeyConflictError,
     NotAcceptedError,
+    StepError,
+    StepInDoubtError,
+    StepRejectedError,
     UnknownScheduleError,
     UnknownUpstreamError,
     UpstreamError,
@@ -122,7 +125,7 @@ def _understood(
         return Classified(
             _with_stated_verdict(stated, understand(exc, now=options.now, provider=options.provider))
         )
-    if (refused := _refusal(exc) or _misuse(exc)) is not None:
+    if (refused := _refusal(exc) or _misuse(exc) or _step_failure(exc)) is not None:
         return Classified(refused)
     if (classified := _call_classifiers(exc, options.classifiers)) is not None:
         return Classified(classified)
@@ -199,6 +202,22 @@ def _misuse(exc: BaseException) -> Failure | None:
         Reason.INVALID_REQUEST,
         message=message_of(misuse),
         evidence=f"class {class_name_of(misuse)}",
+    )
+
+
+def _step_failure(exc: BaseException) -> Failure | None:
+    """Return what it means that a step cannot be done: no retry helps."""
+    causes, _ = chain(exc)
+    error = next((link for link in causes if isinstance(link, StepError)), None)
+    if error is None:
+        return None
+    reason = Reason.INVALID_REQUEST
+    if isinstance(error, StepInDoubtError):
+        reason = Reason.IN_DOUBT
+    elif isinstance(error, StepRejectedError):
+        reason = Reason.REJECTED
+    return Failure(
+        Verdict.PERMANENT, reason, message=message_of(error), evidence=f"class {class_name_of(error)}"
     )
 
 

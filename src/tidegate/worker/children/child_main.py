@@ -40,6 +40,7 @@ from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.internals import core_of
 from tidegate.worker import report
 from tidegate.worker.application import Application, Runnable, load_application
+from tidegate.worker.children.child_steps import ChildSteps, OlderPoolProcess
 from tidegate.worker.children.messages import (
     HEADER_BYTES,
     ChildReady,
@@ -88,6 +89,7 @@ class ChildRuntime:
         starts."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._async_task: asyncio.Task[Any] | None = None
+        self._steps = ChildSteps(self._send)
         self._progress_sent_at = 0.0
         self._unsent_progress: Progress | None = None
         """The progress that the function reported and that is not sent yet."""
@@ -239,8 +241,10 @@ class ChildRuntime:
             if isinstance(message, RunTask):
                 self._control = self._make_control(message)
                 self._runs.put((message, self._control))
-            else:
+            elif isinstance(message, StopTask):
                 self._stop(message)
+            else:
+                self._steps.take(message)
         os._exit(0)
 
     def _make_control(self, run: RunTask) -> RunControl:
@@ -252,6 +256,7 @@ class ChildRuntime:
         )
         control.on_progress = self._report_progress
         control.on_emit = self._emit
+        control.step_port = self._steps if run.records_steps else OlderPoolProcess()
         return control
 
     def _stop(self, message: StopTask) -> None:

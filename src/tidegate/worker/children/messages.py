@@ -15,6 +15,7 @@ import msgspec
 
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.failure import Failure, LastFailure
+from tidegate.store.step_rows import BegunStep, EndedStep, StepBegin, StepEnd, StepRow
 
 HEADER_BYTES = 4
 LARGEST_FRAME_BYTES = 64 * 2**20
@@ -43,12 +44,43 @@ class RunTask(msgspec.Struct, tag="run", frozen=True):
     traceparent: str = ""
     """OpenTelemetry's span of the run, as a W3C header; empty if the run is not traced."""
     tracestate: str = ""
+    records_steps: bool = False
+    """Whether the pool process records steps. One of an older version does not."""
 
 
 class StopTask(msgspec.Struct, tag="stop", frozen=True):
     """Stop the current function. To the child process."""
 
     why: str
+
+
+class StepBegun(msgspec.Struct, tag="step_begun", frozen=True):
+    """The answer to `BeginStep`. To the child process."""
+
+    number: int
+    answer: BegunStep
+
+
+class StepEnded(msgspec.Struct, tag="step_ended", frozen=True):
+    """The answer to `EndStep`. To the child process."""
+
+    number: int
+    answer: EndedStep
+
+
+class StepsRead(msgspec.Struct, tag="steps_read", frozen=True):
+    """Part of the answer to `ReadSteps`. To the child process."""
+
+    number: int
+    rows: list[StepRow]
+    is_last: bool
+
+
+class StepRefused(msgspec.Struct, tag="step_refused", frozen=True):
+    """The store refused the content of a step. To the child process."""
+
+    number: int
+    message: str
 
 
 class ChildReady(msgspec.Struct, tag="ready", frozen=True):
@@ -74,6 +106,28 @@ class ChunkEmitted(msgspec.Struct, tag="chunk", frozen=True):
     """
 
     data: bytes
+
+
+class BeginStep(msgspec.Struct, tag="begin_step", frozen=True):
+    """The function is about to do a step. The pool process answers with `StepBegun`."""
+
+    number: int
+    """The answer carries the same number."""
+    begin: StepBegin
+
+
+class EndStep(msgspec.Struct, tag="end_step", frozen=True):
+    """A step has ended. The pool process answers with `StepEnded`."""
+
+    number: int
+    end: StepEnd
+
+
+class ReadSteps(msgspec.Struct, tag="read_steps", frozen=True):
+    """The recorded steps of the task are wanted. The pool process answers with `StepsRead`."""
+
+    number: int
+    task_id: str
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,12 +166,15 @@ class FunctionStopped(RunReport, tag="stopped", frozen=True, kw_only=True):
     """The function ended because it was asked to stop."""
 
 
-ToChild = RunTask | StopTask
+StepAnswer = StepBegun | StepEnded | StepsRead | StepRefused
+StepRequest = BeginStep | EndStep | ReadSteps
+ToChild = RunTask | StopTask | StepAnswer
 ToParent = (
     ChildReady
     | FunctionStarted
     | ProgressReported
     | ChunkEmitted
+    | StepRequest
     | FunctionReturned
     | FunctionFailed
     | RetryWanted

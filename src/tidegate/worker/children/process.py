@@ -14,6 +14,7 @@ import uuid
 
 from tidegate.context import BACKPRESSURE_SECONDS, Progress, RunControl, StopReason
 from tidegate.worker.children import process_tree
+from tidegate.worker.children.answer_steps import answer_step
 from tidegate.worker.children.messages import (
     HEADER_BYTES,
     ChildReady,
@@ -22,6 +23,8 @@ from tidegate.worker.children.messages import (
     ProgressReported,
     RunReply,
     RunTask,
+    StepAnswer,
+    StepRequest,
     StopTask,
     decode_to_parent,
     encode_message,
@@ -203,7 +206,13 @@ class ChildProcess:
             chunk = b""
             await asyncio.sleep(BACKPRESSURE_SECONDS)
 
-    def _handle(self, message: ChildReady | FunctionStarted | ProgressReported | RunReply) -> None:
+    def _send(self, message: StepAnswer) -> None:
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(encode_message(message))
+
+    def _handle(
+        self, message: ChildReady | FunctionStarted | ProgressReported | StepRequest | RunReply
+    ) -> None:
         if isinstance(message, ChildReady):
             if not self._ready.done():
                 self._ready.set_result(None)
@@ -212,6 +221,9 @@ class ChildProcess:
         elif isinstance(message, ProgressReported):
             if self._control is not None:
                 self._control.on_progress(Progress(message.done, message.total, message.note))
+        elif isinstance(message, StepRequest):
+            if self._control is not None and self._control.step_port is not None:
+                answer_step(self._control.step_port, message, self._send)
         elif self._reply is not None and not self._reply.done():
             self._reply.set_result(message)
 

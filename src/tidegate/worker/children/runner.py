@@ -127,4 +127,5 @@ def _run_message(task_run: TaskRun) -> RunTask:
         ends_at=None if ends_at == float("inf") else ends_at,
         traceparent=span.traceparent if span is not None else "",
         tracestate=span.state if span is not None else "",
+        records_steps=task_run.control.step_port is not None,
     )

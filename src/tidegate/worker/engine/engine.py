@@ -38,6 +38,7 @@ from tidegate.worker.engine.other_code import OtherCode
 from tidegate.worker.engine.outcome_decider import OutcomeDecider
 from tidegate.worker.engine.run_hooks import run_start_hooks, run_stop_hooks
 from tidegate.worker.engine.run_reports import RunReports
+from tidegate.worker.engine.step_recorder import StepRecorder
 from tidegate.worker.engine.task_run import TaskRun
 from tidegate.worker.process_snapshot import ProcessSnapshot
 from tidegate.worker.settings import Pool, Timings, drain_grace
@@ -128,6 +129,7 @@ class Engine:
             other_code=OtherCode(app.store, worker_id, app.functions),
         )
         self.emitter = Emitter(self._store, rng, self._on_lost)
+        self.steps = StepRecorder(self._store, rng, self._on_lost)
         self.finisher = Finisher(self._store, rng, self._on_lost, before_write=self.emitter.write)
         self._claimer = self._new_claimer(rng)
         self.live = LiveSettings(pool.concurrency, self._claimer.notify_slot_freed)
@@ -198,6 +200,7 @@ class Engine:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.stop_grace):
                 await self.finisher.wait_until_written()
+                await self.steps.flush()
 
     def release_now(self) -> None:
         """End the grace time of a drain, current or future, and release running tasks now."""
@@ -242,6 +245,7 @@ class Engine:
         self._idle.clear()
         task_run.control.on_progress = functools.partial(self._on_progress, claimed.fence)
         task_run.control.on_emit = functools.partial(self._on_emit, claimed.fence)
+        task_run.control.step_port = self.steps
 
     def _on_progress(self, fence: Fence, progress: Progress) -> None:
         if fence in self.executor.running:  # otherwise its run was closed before its function ended

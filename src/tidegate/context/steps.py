@@ -1,0 +1,186 @@
+"""The part of a task's context for steps: `ctx.step`, `ctx.step_sync` and `ctx.idempotency_key`."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, overload
+
+from tidegate.context.run_control import RunControl, StopReason
+from tidegate.context.stop import TaskStopped
+
+if TYPE_CHECKING:  # the rooms behind them are imported by the first step
+    from tidegate.domain.readers import Seconds
+    from tidegate.steps import InDoubt, OnChange, RunSteps
+    from tidegate.steps.execution import StepExecution
+    from tidegate.steps.options import StepOptions
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_lock = threading.Lock()
+"""Held while the steps of a run are made: a function may ask for them in several threads."""
+
+
+class StepMethods:
+    """Steps: pieces of a task whose results are kept, so that a re-run does not do them again."""
+
+    _control: RunControl
+    task_id: str
+    run: int
+    function: str
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[[*Ts], Awaitable[T]],
+        /,
+        *args: *Ts,
+        key: str | None = None,
+        in_doubt: InDoubt = "repeat",
+        on_change: OnChange | None = None,
+        timeout: Seconds | None = None,
+    ) -> T: ...
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[[*Ts], T],
+        /,
+        *args: *Ts,
+        key: str | None = None,
+        in_doubt: InDoubt = "repeat",
+        on_change: OnChange | None = None,
+        timeout: Seconds | None = None,
+    ) -> T: ...
+
+    async def step(
+        self,
+        name: str,
+        fn: Callable[[*Ts], Any],
+        /,
+        *args: *Ts,
+        key: str | None = None,
+        in_doubt: InDoubt = "repeat",
+        on_change: OnChange | None = None,
+        timeout: Seconds | None = None,
+    ) -> Any:
+        """Call a function once for this task, and return its result, in this run and in every later one.
+
+        The result is stored before `step` returns. If the task runs again, after a crash, a deploy, a
+        failure or a redrive, the step returns the stored result and does not call the function. Steps may
+        run at the same time, for example under `asyncio.gather`.
+
+        A step is the same as one of an earlier run if its name and arguments are equal. Equal steps of one
+        run are told apart by their number. So pass a step nothing that changes from run to run, such as the
+        time.
+
+        If a run ends in the middle of a step, nobody knows whether the step was done: it is *in doubt*, and
+        `tidegate doubts ls` lists it.
+
+        Args:
+            name: What the step does, 1 to 200 characters.
+            fn: The function to call. A plain function is called in a thread.
+            args: Its arguments. They must be storable, like those of a task, unless there is a `key`.
+            key: Identifies the step instead of its arguments, for example the number of an invoice.
+            in_doubt: What a later run does if the step is in doubt. `repeat` calls the function again, with
+                the same idempotency key. `ask` makes the task a dead letter until a person has decided. A
+                function gets the idempotency key and finds out what became of the step: it returns
+                `StepDone(result)` if the step was done, and None if it was not.
+            on_change: For a step with a `key` whose arguments differ from those of its recorded result:
+                `rerun` does it again, `error` raises. None returns the recorded result.
+            timeout: The longest that the function may take: seconds, a timedelta, or text such as `30s`.
+                After that the step fails with TimeoutError, and is in doubt.
+
+        Returns:
+            The function's result, decoded from its stored form by the function's return annotation.
+
+        Raises:
+            TaskStopped: This run was asked to stop, or is no longer the task's current one.
+            ArgumentsError: The arguments or the result cannot be stored.
+            OptionError: An option is invalid.
+            StepInDoubtError: The step is in doubt, and `in_doubt` is `ask`.
+            StepRejectedError: A person decided that the step must not be done again.
+            Exception: What the function raised.
+        """
+        from tidegate.steps import StepLost, do_step
+
+        options = _options(name, key, in_doubt, on_change, timeout)
+        execution, steps = self._begin_step(name, fn, args, options)
+        try:
+            return await do_step(execution, steps, functools.partial(fn, *args), options)
+        except StepLost:
+            raise TaskStopped(StopReason.LOST.value) from None
+
+    def step_sync(
+        self,
+        name: str,
+        fn: Callable[[*Ts], T],
+        /,
+        *args: *Ts,
+        key: str | None = None,
+        in_doubt: InDoubt = "repeat",
+        on_change: OnChange | None = None,
+    ) -> T:
+        """Do the same as `step`, from a plain function."""
+        from tidegate.steps import StepLost, do_step_sync
+
+        options = _options(name, key, in_doubt, on_change, None)
+        execution, steps = self._begin_step(name, fn, args, options)
+        try:
+            result: T = do_step_sync(execution, steps, functools.partial(fn, *args), options)
+        except StepLost:
+            raise TaskStopped(StopReason.LOST.value) from None
+        return result
+
+    @property
+    def idempotency_key(self) -> str:
+        """Identifies the work for a provider. It is the same in each run of this task.
+
+        Inside a step it is the key of that step, otherwise the key of the task. Send it to a provider that
+        does nothing twice for one key.
+        """
+        from tidegate.steps import current_step
+
+        step = current_step()
+        return self.task_id if step is None else step.idempotency_key
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `TaskStopped` if this run was asked to stop.
+
+        Raises:
+            TaskStopped: It was. Let it pass.
+        """
+        if self._control.stop is not None:
+            raise TaskStopped(self._control.stop.value)
+
+    def _begin_step(
+        self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], options: StepOptions
+    ) -> tuple[StepExecution, RunSteps]:
+        from tidegate.steps import StepExecution
+
+        self.raise_if_cancelled()
+        steps = self._steps()
+        return StepExecution(steps, name, fn, args, options), steps
+
+    def _steps(self) -> RunSteps:
+        """Return the steps of this run; always the same object."""
+        from tidegate.domain.outcome import Fence
+        from tidegate.steps import NotRecorded, RunSteps
+
+        with _lock:
+            if self._control.steps is None:
+                port = self._control.step_port or NotRecorded()
+                self._control.steps = RunSteps(Fence(self.task_id, self.run), self.function, port)
+            return self._control.steps
+
+
+def _options(
+    name: str, key: str | None, in_doubt: InDoubt, on_change: OnChange | None, timeout: Seconds | None
+) -> StepOptions:
+    from tidegate.steps import step_options
+
+    return step_options(name, key=key, in_doubt=in_doubt, on_change=on_change, timeout=timeout)

@@ -1,0 +1,11 @@
+"""What a run raises inside its function to end it."""
+
+from __future__ import annotations
+
+
+class TaskStopped(BaseException):
+    """Raised inside a function that was asked to stop. Let it pass; no `except Exception` catches it."""
+
+
+class RetryRequested(BaseException):
+    """Raised by `ctx.retry`. Let it pass; no `except Exception` catches it."""

@@ -1,0 +1,356 @@
+"""Does one step: looks it up, begins it, calls its function, and records the result."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import time
+import typing
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+from tidegate.codec import CODEC, Shape, encode
+from tidegate.domain.failure import Failure, Reason
+from tidegate.domain.outcome import Fence
+from tidegate.domain.step import OnDoubt, StepState, idempotency_key
+from tidegate.domain.text import redacted_text, storable
+from tidegate.errors import ArgumentsError, StepInDoubtError, StepRejectedError
+from tidegate.policy.classify import classify
+from tidegate.steps.current import CurrentStep, enter_step
+from tidegate.steps.options import StepDone, StepOptions
+from tidegate.steps.run_steps import RunSteps
+from tidegate.store.step_rows import (
+    BeginStatus,
+    BegunStep,
+    EndedStep,
+    EndStatus,
+    StepBegin,
+    StepEnd,
+)
+
+T = TypeVar("T")
+
+ARGUMENT_BYTES = 64 * 2**20
+"""The most bytes of a step's encoded arguments. Only their fingerprint is stored."""
+_CAUSE_LENGTH = 500
+
+
+class StepLost(BaseException):
+    """The run is no longer the task's current one, or the task is gone. Turned into `TaskStopped` at once."""
+
+
+class Recorded(NamedTuple):
+    """The result of a step that was done before."""
+
+    value: Any
+
+
+class StepExecution:
+    """One step of a run, while it is done.
+
+    Args:
+        steps: The steps of the run.
+        name: The step's name.
+        function: What the step calls.
+        args: What it is called with.
+        options: The step's options.
+
+    Raises:
+        ArgumentsError: The arguments cannot be encoded, and the step has no key.
+    """
+
+    def __init__(
+        self,
+        steps: RunSteps,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        options: StepOptions,
+    ) -> None:
+        self._steps = steps
+        self._name = name
+        self._options = options
+        self._shape = _result_shape(function)
+        self.key = steps.identify(name, _fingerprint(name, args, options))
+        self.attempt = 0
+        self.current = CurrentStep(idempotency_key(steps.fence.task_id, self.key))
+
+    @property
+    def _fence(self) -> Fence:
+        return self._steps.fence
+
+    def recorded(self) -> Recorded | None:
+        """Return the result, if an earlier run recorded it and it was read with the others."""
+        row = self._steps.recorded(self.key, self._name)
+        if row is None or row.state is not StepState.DONE or row.data is None:
+            return None
+        return Recorded(self._decoded(row.data))
+
+    def begin(self, on_doubt: OnDoubt | None = None) -> Future[BegunStep]:
+        """Record that the step is about to be done."""
+        self.attempt = self._steps.next_attempt(self.key)
+        return self._steps.port.begin(
+            StepBegin(self._fence, self.key, self.attempt, self._name, on_doubt or self._options.on_doubt)
+        )
+
+    def answer(self, begun: BegunStep) -> Recorded | None:
+        """Return the result of a step that is done already; None if the run may do it now.
+
+        Raises:
+            StepInDoubtError: A person must decide.
+            StepRejectedError: A person decided that it must not be done again.
+            StepLost: The run is no longer the current one.
+        """
+        if begun.status is BeginStatus.BEGUN:
+            return None
+        if begun.status is BeginStatus.DONE:
+            return Recorded(self._decoded(begun.data))
+        if begun.status is BeginStatus.FENCED:
+            raise StepLost
+        if begun.status is BeginStatus.REJECTED:
+            raise StepRejectedError(
+                f"a person decided that step {self._name!r} must not be done again",
+                fix="enqueue a new task, if the work is still wanted",
+                step=self._name,
+            )
+        raise StepInDoubtError(
+            f"step {self._name!r} was begun by an earlier run, which recorded no answer: it may have been done",
+            fix=f"find out, then: tidegate doubts ls --task {self._fence.task_id}",
+            step=self._name,
+        )
+
+    def finish(self, value: Any) -> Future[EndedStep]:
+        """Record the result.
+
+        Raises:
+            ArgumentsError: It cannot be stored.
+        """
+        return self._end(EndStatus.DONE, data=self._encoded(value), codec=CODEC)
+
+    def fail(self, error: BaseException, *, has_started: bool = True) -> Future[EndedStep]:
+        """Record that the step failed, and whether it may have been done all the same."""
+        in_doubt = has_started and self._may_be_done(error)
+        return self._end(
+            EndStatus.IN_DOUBT if in_doubt else EndStatus.FAILED,
+            cause=storable(redacted_text(f"{type(error).__name__}: {error}", _CAUSE_LENGTH), _CAUSE_LENGTH),
+            upstream=self.current.upstream,
+            request_id=self.current.request_id,
+        )
+
+    def result(self, value: Any, ended: EndedStep) -> Any:
+        """Return the step's result as every later run gets it.
+
+        Raises:
+            StepLost: The task is gone.
+        """
+        if ended.status is EndStatus.GONE:
+            raise StepLost
+        if ended.status is EndStatus.ALREADY:
+            return self._decoded(ended.data)
+        return self._decoded(self._encoded(value))
+
+    def _end(self, status: EndStatus, **facts: Any) -> Future[EndedStep]:
+        return self._steps.port.end(StepEnd(self._fence, self.key, self.attempt, status, **facts))
+
+    def _may_be_done(self, error: BaseException) -> bool:
+        """Whether a step that raised this may have had its effect."""
+        if self.current.calls:
+            return self.current.has_doubt or self.current.in_flight > 0
+        if not isinstance(error, Exception):  # it was stopped: cancelled, or out of time
+            return True
+        return _has_no_answer(classify(error, now=time.time()).failure)
+
+    def _encoded(self, value: Any) -> bytes:
+        path = f"the result of step {self._name!r}"
+        try:
+            return self._shape.encode(value, path=path)
+        except ArgumentsError:
+            return Shape().encode(value, path=path)
+
+    def _decoded(self, data: bytes) -> Any:
+        path = f"the result of step {self._name!r}"
+        try:
+            return self._shape.decode(data, path=path)
+        except ArgumentsError:
+            return Shape().decode(data, path=path)
+
+
+async def do_step(
+    execution: StepExecution, steps: RunSteps, function: Callable[[], Any], options: StepOptions
+) -> Any:
+    """Do a step on the event loop, and return its result.
+
+    Raises:
+        StepLost: The run is no longer the task's current one.
+        Exception: What the function raised, or what `StepExecution.answer` raises.
+    """
+    loading = steps.load()
+    if loading is not None:
+        steps.take(await asyncio.shield(asyncio.wrap_future(loading)))
+    if (found := execution.recorded()) is not None:
+        return found.value
+    begun = await _begun(execution)
+    if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:
+        done = options.reconcile(execution.current.idempotency_key)
+        if inspect.isawaitable(done):
+            done = await done
+        if done is not None:
+            return await _finished(execution, _reconciled(done))
+        begun = await _begun(execution, OnDoubt.REPEAT)
+    if (found := execution.answer(begun)) is not None:
+        return found.value
+    try:
+        async with asyncio.timeout(options.timeout_seconds):
+            value = await _called(function, execution.current)
+    except BaseException as error:
+        await asyncio.shield(asyncio.wrap_future(execution.fail(error)))
+        raise
+    return await _finished(execution, value)
+
+
+def do_step_sync(
+    execution: StepExecution, steps: RunSteps, function: Callable[[], Any], options: StepOptions
+) -> Any:
+    """Do the same as `do_step`, in a plain function."""
+    loading = steps.load()
+    if loading is not None:
+        steps.take(loading.result())
+    if (found := execution.recorded()) is not None:
+        return found.value
+    begun = execution.begin().result()
+    if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:
+        done = options.reconcile(execution.current.idempotency_key)
+        if inspect.isawaitable(done):
+            raise _not_plain("in_doubt")
+        if done is not None:
+            return _finished_sync(execution, _reconciled(done))
+        begun = execution.begin(OnDoubt.REPEAT).result()
+    if (found := execution.answer(begun)) is not None:
+        return found.value
+    context = contextvars.copy_context()
+    context.run(enter_step, execution.current)
+    try:
+        value = context.run(function)
+        if inspect.isawaitable(value):
+            _close(value)
+            raise _not_plain("fn")
+    except BaseException as error:
+        execution.fail(error).result()
+        raise
+    return _finished_sync(execution, value)
+
+
+async def _begun(execution: StepExecution, on_doubt: OnDoubt | None = None) -> BegunStep:
+    """Begin a step. If this is cut off, the step is recorded as not done: its function was not called."""
+    beginning = asyncio.wrap_future(execution.begin(on_doubt))
+    try:
+        return await asyncio.shield(beginning)
+    except asyncio.CancelledError as error:
+        execution.fail(error, has_started=False)
+        raise
+
+
+async def _called(function: Callable[[], Any], current: CurrentStep) -> Any:
+    """Call a step's function: a plain one in a thread, so that it does not block the loop."""
+    context = contextvars.copy_context()
+    context.run(enter_step, current)
+    if inspect.iscoroutinefunction(_unwrapped(function)):
+        return await asyncio.get_running_loop().create_task(function(), context=context)
+    value = await asyncio.get_running_loop().create_task(_in_thread(function), context=context)
+    if not inspect.isawaitable(value):
+        return value
+    return await asyncio.get_running_loop().create_task(_awaited(value), context=context)
+
+
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    return await asyncio.to_thread(function)
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+async def _finished(execution: StepExecution, value: Any) -> Any:
+    try:
+        ending = execution.finish(value)
+    except ArgumentsError as error:
+        await asyncio.shield(asyncio.wrap_future(execution.fail(error, has_started=False)))
+        raise
+    return execution.result(value, await asyncio.shield(asyncio.wrap_future(ending)))
+
+
+def _finished_sync(execution: StepExecution, value: Any) -> Any:
+    try:
+        ending = execution.finish(value)
+    except ArgumentsError as error:
+        execution.fail(error, has_started=False).result()
+        raise
+    return execution.result(value, ending.result())
+
+
+def _reconciled(done: object) -> Any:
+    if not isinstance(done, StepDone):
+        raise ArgumentsError(
+            f"the in_doubt function of a step returned a {type(done).__name__}",
+            fix="return StepDone(result) if the step was done, and None if it was not",
+        )
+    return done.result
+
+
+def _not_plain(option: str) -> ArgumentsError:
+    return ArgumentsError(
+        f"ctx.step_sync: {option} returned an awaitable",
+        fix="pass a plain function, or use `await ctx.step(…)`",
+    )
+
+
+def _close(value: Any) -> None:
+    close = getattr(value, "close", None)
+    if close is not None:
+        close()
+
+
+def _unwrapped(function: Any) -> Any:
+    """Return the function that a partial calls."""
+    while hasattr(function, "func"):
+        function = function.func
+    return function
+
+
+def _has_no_answer(failure: Failure) -> bool:
+    """Whether a failure of a call leaves open whether the call was processed."""
+    return (
+        failure.status is None
+        and failure.reason in (Reason.TIMEOUT, Reason.NETWORK)
+        and not failure.is_unsent
+    )
+
+
+def _fingerprint(name: str, args: tuple[Any, ...], options: StepOptions) -> bytes:
+    if options.key is not None and options.on_change is None:
+        return b"key\0" + options.key.encode()
+    try:
+        encoded = encode(list(args), path=f"the arguments of step {name!r}", limit=ARGUMENT_BYTES)
+    except ArgumentsError as error:
+        raise ArgumentsError(
+            error.message, fix="give the step a key= that names its work, or pass plain values", **error.facts
+        ) from error
+    return encoded if options.key is None else b"key\0" + options.key.encode() + b"\0" + encoded
+
+
+def _result_shape(function: Any) -> Shape:
+    try:
+        return _shape_of(_unwrapped(function))
+    except TypeError:  # it cannot be hashed
+        return Shape()
+
+
+@lru_cache(maxsize=1_000)
+def _shape_of(function: Any) -> Shape:
+    try:
+        return Shape(typing.get_type_hints(function, include_extras=True).get("return", Any))
+    except Exception:  # annotations are user code
+        return Shape()

@@ -1,0 +1,76 @@
+"""The options of one step, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, positive_option, text_option, wrong
+from tidegate.domain.step import KEY_LENGTH, OnDoubt
+
+Reconcile = Callable[[str], "StepDone | Awaitable[StepDone | None] | None"]
+"""Finds out what became of a step in doubt.
+
+It gets the step's idempotency key. It returns `StepDone(result)` if the step was done. It returns None if the
+step was not done; then the step is done again."""
+InDoubt = Literal["repeat", "ask"] | Reconcile
+OnChange = Literal["rerun", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """What a reconciling function returns if the step in doubt was done: with its result."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """What a task function asked for with `ctx.step`."""
+
+    key: str | None
+    on_doubt: OnDoubt
+    reconcile: Reconcile | None
+    on_change: OnChange | None
+    timeout_seconds: float | None
+
+
+def step_options(
+    name: str,
+    *,
+    key: str | None,
+    in_doubt: InDoubt,
+    on_change: OnChange | None,
+    timeout: Seconds | None,
+) -> StepOptions:
+    """Return the options of a step.
+
+    Raises:
+        OptionError: One of them is invalid.
+    """
+    _text("name", name)
+    if key is not None:
+        _text("key", key)
+    if on_change not in (None, "rerun", "error"):
+        raise wrong("on_change", on_change, "use 'rerun' or 'error'")
+    if on_change is not None and key is None:
+        raise wrong(
+            "on_change", on_change, "give the step a key=: without one, other arguments are another step"
+        )
+    if callable(in_doubt):
+        on_doubt, reconcile = OnDoubt.RECONCILE, in_doubt
+    elif in_doubt in ("repeat", "ask"):
+        on_doubt, reconcile = OnDoubt(in_doubt), None
+    else:
+        raise wrong(
+            "in_doubt", in_doubt, "use 'repeat', 'ask', or a function that finds out what became of it"
+        )
+    seconds = None if timeout is None else positive_option("timeout", timeout, most=LONGEST_WAIT_SECONDS)
+    return StepOptions(key, on_doubt, reconcile, on_change, seconds)
+
+
+def _text(option: str, value: str) -> None:
+    text_option(option, value)
+    if not value or len(value) > KEY_LENGTH:
+        raise wrong(option, value, f"use text of 1 to {KEY_LENGTH} characters")

@@ -1,0 +1,52 @@
+"""How the steps of a run reach the store: the same from the event loop, a thread or a child process."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
+
+from tidegate.store.step_rows import (
+    BeginStatus,
+    BegunStep,
+    EndedStep,
+    StepBegin,
+    StepEnd,
+    StepRow,
+)
+
+T = TypeVar("T")
+
+
+class StepPort(Protocol):
+    """Records the steps of one run. Each method returns at once, and may be called from any thread."""
+
+    def begin(self, begin: StepBegin) -> Future[BegunStep]:
+        """Record that the run is about to do a step."""
+
+    def end(self, end: StepEnd) -> Future[EndedStep]:
+        """Record how a step ended. It is written even if nobody waits for it any more."""
+
+    def read(self, task_id: str) -> Future[list[StepRow]]:
+        """Return the recorded steps of the run's task."""
+
+
+class NotRecorded:
+    """The steps of a plain call, outside a worker: each is done, and none is kept."""
+
+    def begin(self, begin: StepBegin) -> Future[BegunStep]:
+        """Let the step be done."""
+        return _done(BegunStep(BeginStatus.BEGUN))
+
+    def end(self, end: StepEnd) -> Future[EndedStep]:
+        """Keep nothing."""
+        return _done(EndedStep(end.status))
+
+    def read(self, task_id: str) -> Future[list[StepRow]]:
+        """Return no steps."""
+        return _done([])
+
+
+def _done(value: T) -> Future[T]:
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future

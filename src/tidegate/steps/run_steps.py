@@ -1,0 +1,118 @@
+"""The steps of one run: their identities, and the results that earlier runs have recorded."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from concurrent.futures import Future
+
+from tidegate.domain.outcome import Fence
+from tidegate.domain.step import step_key
+from tidegate.steps.port import StepPort
+from tidegate.store.step_rows import StepRow
+
+_log = logging.getLogger("tidegate.steps")
+
+_NAMES_SHOWN = 5
+
+
+class RunSteps:
+    """What a run knows of its steps. May be used from several threads.
+
+    Args:
+        fence: The run.
+        function: The task function, for log records.
+        port: Where steps are recorded.
+    """
+
+    def __init__(self, fence: Fence, function: str, port: StepPort) -> None:
+        self.fence = fence
+        self.port = port
+        self._function = function
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, bytes]] = Counter()
+        self._attempts: Counter[str] = Counter()
+        self._begun_names: Counter[str] = Counter()
+        self._loading: Future[list[StepRow]] | None = None
+        self._recorded: dict[str, StepRow] | None = None if fence.run > 1 else {}
+        """By key; None until they are read. A task's first run has none."""
+        self._unmet: set[str] = set()
+        """Keys of recorded steps that this run has not come to."""
+        self._has_warned = False
+
+    def load(self) -> Future[list[StepRow]] | None:
+        """Return the read of the recorded steps, started once; None if they are known."""
+        if self._recorded is not None:
+            return None
+        with self._lock:
+            if self._loading is None:
+                self._loading = self.port.read(self.fence.task_id)
+            return self._loading
+
+    def take(self, rows: list[StepRow]) -> None:
+        """Take the recorded steps, once."""
+        with self._lock:
+            if self._recorded is None:
+                self._recorded = {row.key: row for row in rows}
+                self._unmet = set(self._recorded)
+
+    def identify(self, name: str, fingerprint: bytes) -> str:
+        """Return the key of the next step with this name and fingerprint."""
+        with self._lock:
+            self._counts[name, fingerprint] += 1
+            return step_key(name, fingerprint, self._counts[name, fingerprint])
+
+    def recorded(self, key: str, name: str) -> StepRow | None:
+        """Return what is recorded of a step that the run has come to; None if nothing is."""
+        with self._lock:
+            assert self._recorded is not None
+            row = self._recorded.get(key)
+            self._unmet.discard(key)
+            self._begun_names[name] += 1
+            warn = row is None and self._is_all_new(name)
+        if warn:
+            _log.warning(
+                "%s %s: run %d does step %r, but none of the steps of that name that earlier runs recorded, "
+                "because their arguments differ. Pass the step nothing that changes from run to run, such as "
+                "the time or a new id, or give it a key=",
+                self._function,
+                self.fence.task_id,
+                self.fence.run,
+                name,
+            )
+        return row
+
+    def next_attempt(self, key: str) -> int:
+        """Return how often this run has now begun the step."""
+        with self._lock:
+            self._attempts[key] += 1
+            return self._attempts[key]
+
+    def report_unmet(self) -> None:
+        """Log the recorded steps that the run has not come to. Called when its function has returned."""
+        with self._lock:
+            rows = self._recorded or {}
+            names = Counter(rows[key].name for key in self._unmet)
+        if names:
+            shown = ", ".join(f"{name} ({count})" for name, count in names.most_common(_NAMES_SHOWN))
+            _log.warning(
+                "%s %s: run %d did not come to %d steps that earlier runs recorded: %s. The code, or what it "
+                "passes to its steps, has changed since",
+                self._function,
+                self.fence.task_id,
+                self.fence.run,
+                names.total(),
+                shown,
+            )
+
+    def _is_all_new(self, name: str) -> bool:
+        """Whether the run has come to as many steps of a name as are recorded, and to none of those."""
+        rows = self._recorded or {}
+        if self._has_warned or not rows:
+            return False
+        keys = {key for key, row in rows.items() if row.name == name}
+        if not keys or not keys <= self._unmet or self._begun_names[name] < len(keys):
+            return False
+        self._has_warned = True
+        return True

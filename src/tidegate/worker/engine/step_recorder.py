@@ -1,0 +1,163 @@
+"""Records the steps of running tasks in the store. Steps that come during a write share the next write."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+from tidegate.domain.outcome import Fence
+from tidegate.store.protocol import Store
+from tidegate.store.step_rows import BeginStatus, BegunStep, EndedStep, StepBegin, StepEnd, StepRow
+from tidegate.worker import report
+from tidegate.worker.backoff_delay import BackoffDelay
+
+BATCH_STEPS = 500
+BATCH_BYTES = 4 * 2**20
+"""At most this much in one write, so that no other writer waits long."""
+INLINE_BYTES = 65_536
+"""Results up to this size are read at once when a task runs again; larger ones when their step is met."""
+
+Q = TypeVar("Q", StepBegin, StepEnd)
+A = TypeVar("A", BegunStep, EndedStep)
+Pending = list[tuple[Q, "Future[A]"]]
+
+
+class StepRecorder:
+    """The `StepPort` of all runs of a pool process. Its methods may be called from any thread.
+
+    Args:
+        store: Where steps are recorded.
+        rng: For the pauses while the store is unreachable.
+        on_lost: Called with each run that this worker no longer owns, so that its function is stopped.
+    """
+
+    def __init__(self, store: Store, rng: random.Random, on_lost: Callable[[Fence], None]) -> None:
+        self._store = store
+        self._rng = rng
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._begins: Pending[StepBegin, BegunStep] = []
+        self._ends: Pending[StepEnd, EndedStep] = []
+        self._writing: set[asyncio.Task[None]] = set()
+        self._write_lock = asyncio.Lock()
+        self._reads: set[asyncio.Task[None]] = set()
+
+    def begin(self, begin: StepBegin) -> Future[BegunStep]:
+        """Record that a run is about to do a step."""
+        return self._take(self._begins, begin)
+
+    def end(self, end: StepEnd) -> Future[EndedStep]:
+        """Record how a step ended. It is written even if its run has ended meanwhile."""
+        return self._take(self._ends, end)
+
+    def read(self, task_id: str) -> Future[list[StepRow]]:
+        """Read the recorded steps of a task, without large results."""
+        return asyncio.run_coroutine_threadsafe(self._read(task_id), self._loop)
+
+    async def flush(self) -> None:
+        """Write everything taken so far."""
+        while self._begins or self._ends or self._writing:
+            await asyncio.gather(*self._writing, self._write())
+
+    def _take(self, pending: Pending[Q, A], request: Q) -> Future[A]:
+        future: Future[A] = Future()
+        with self._lock:
+            is_first = not self._begins and not self._ends
+            pending.append((request, future))
+        if is_first:
+            self._loop.call_soon_threadsafe(self._start_write)
+        return future
+
+    def _start_write(self) -> None:
+        writing = self._loop.create_task(self._write(), name="tidegate steps")
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+
+    async def _write(self) -> None:
+        """Write what was taken until nothing is left. Never raises: it tries until the store has answered."""
+        async with self._write_lock:
+            while self._begins or self._ends:
+                with self._lock:
+                    begins = _first(self._begins, lambda begin: 0)
+                    ends = _first(self._ends, lambda end: len(end.data))
+                # A begin that nobody waits for any more is not written. From here on it cannot be cancelled.
+                begins = [each for each in begins if each[1].set_running_or_notify_cancel()]
+                begun = {(begin.fence, begin.key) for begin, _ in begins}
+                if any((end.fence, end.key) in begun for end, _ in ends):
+                    await self._write_begins(begins)
+                    await self._write_ends(ends)
+                else:
+                    await asyncio.gather(self._write_begins(begins), self._write_ends(ends))
+
+    async def _write_begins(self, pending: Pending[StepBegin, BegunStep]) -> None:
+        if not pending:
+            return
+        requests = [begin for begin, _ in pending]
+        answers = await self._insist("beginning", requests, self._store.begin_steps)
+        for (begin, future), answer in zip(pending, answers, strict=True):
+            if isinstance(answer, BaseException):
+                future.set_exception(answer)
+                continue
+            if answer.status is BeginStatus.FENCED:
+                self._on_lost(begin.fence)
+            future.set_result(answer)
+
+    async def _write_ends(self, pending: Pending[StepEnd, EndedStep]) -> None:
+        if not pending:
+            return
+        answers = await self._insist("ending", [end for end, _ in pending], self._store.end_steps)
+        for (_, future), answer in zip(pending, answers, strict=True):
+            if not future.set_running_or_notify_cancel():
+                continue
+            if isinstance(answer, BaseException):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+    async def _insist(
+        self, what: str, requests: Sequence[Q], write: Callable[[Sequence[Q]], Awaitable[list[A]]]
+    ) -> list[A | BaseException]:
+        """Write until the store has answered. If it refuses the content, each step is written alone."""
+        pause = BackoffDelay(self._rng)
+        while True:
+            try:
+                return list(await write(requests))
+            except ValueError as refused:  # the back ends refuse content with it
+                if len(requests) == 1:
+                    return [refused]
+                answers: list[A | BaseException] = []
+                for request in requests:
+                    answers += await self._insist(what, [request], write)
+                return answers
+            except Exception as error:
+                seconds = pause.next()
+                report.will_retry(f"{what} {len(requests)} steps", error, seconds)
+                await asyncio.sleep(seconds)
+
+    async def _read(self, task_id: str) -> list[StepRow]:
+        pause = BackoffDelay(self._rng)
+        while True:
+            try:
+                return await self._store.read_steps(task_id, max_bytes=INLINE_BYTES)
+            except Exception as error:
+                seconds = pause.next()
+                report.will_retry(f"reading the steps of task {task_id}", error, seconds)
+                await asyncio.sleep(seconds)
+
+
+def _first(pending: Pending[Q, A], size: Callable[[Q], int]) -> Pending[Q, A]:
+    """Take what fits into one write from the front."""
+    count = total = 0
+    for request, _ in pending[:BATCH_STEPS]:
+        total += size(request)
+        if count and total > BATCH_BYTES:
+            break
+        count += 1
+    taken = pending[:count]
+    del pending[:count]
+    return taken
