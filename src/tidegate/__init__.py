@@ -66,6 +66,10 @@ if TYPE_CHECKING:
         OptionError,
         ResultTimeoutError,
         SchemaError,
+        StepChangedError,
+        StepError,
+        StepInDoubtError,
+        StepRejectedError,
         StoreBusyError,
         StoreError,
         StoreUnavailableError,
@@ -107,6 +111,7 @@ if TYPE_CHECKING:
     from tidegate.policy.drain import Drain, DrainKind
     from tidegate.policy.failure_state import FailureState
     from tidegate.policy.surge import Surge, SurgeComparison
+    from tidegate.steps.options import StepDone
     from tidegate.store.operation_rows import LetterState, OperationKind, OperationState
     from tidegate.store.retention_rows import StoreSize, TableSize
     from tidegate.store.rows import ActionStatus, CancelStatus
@@ -214,6 +219,11 @@ __all__ = [
     "SchemaError",
     "State",
     "StatisticsFilters",
+    "StepChangedError",
+    "StepDone",
+    "StepError",
+    "StepInDoubtError",
+    "StepRejectedError",
     "StoreBusyError",
     "StoreError",
     "StoreSize",
@@ -366,6 +376,11 @@ _HOMES = {
     "SchemaError": "tidegate.errors",
     "State": "tidegate.domain.states",
     "StatisticsFilters": "tidegate.operations.history",
+    "StepChangedError": "tidegate.errors",
+    "StepDone": "tidegate.steps.options",
+    "StepError": "tidegate.errors",
+    "StepInDoubtError": "tidegate.errors",
+    "StepRejectedError": "tidegate.errors",
     "StoreBusyError": "tidegate.errors",
     "StoreError": "tidegate.errors",
     "StoreSize": "tidegate.store.retention_rows",

@@ -117,7 +117,7 @@ class StepExecution:
                 step=self._name,
             )
         raise StepInDoubtError(
-            f"step {self._name!r} was begun by an earlier run, which recorded no answer: it may have been done",
+            f"step {self._name!r}, begun by an earlier run, has no recorded answer: it may have been done",
             fix=f"find out, then: tidegate doubts ls --task {self._fence.task_id}",
             step=self._name,
         )

@@ -95,7 +95,8 @@ class RunSteps:
             rows = self._recorded or {}
             names = Counter(rows[key].name for key in self._unmet)
         if names:
-            shown = ", ".join(f"{name} ({count})" for name, count in names.most_common(_NAMES_SHOWN))
+            most = sorted(names.items(), key=lambda named: (-named[1], named[0]))[:_NAMES_SHOWN]
+            shown = ", ".join(f"{name} ({count})" for name, count in most)
             _log.warning(
                 "%s %s: run %d did not come to %d steps that earlier runs recorded: %s. The code, or what it "
                 "passes to its steps, has changed since",

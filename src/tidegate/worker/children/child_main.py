@@ -154,6 +154,8 @@ class ChildRuntime:
                         self._unsent_progress.done, self._unsent_progress.total, self._unsent_progress.note
                     )
                 )
+        if control.steps is not None:
+            control.steps.report_unmet()
         return (
             _retry_wanted(control)
             or (FunctionStopped() if control.stop else None)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidegate.context import Progress, StopReason
-from tidegate.domain.outcome import Fence, Outcome, Released
+from tidegate.domain.outcome import Fence, Outcome, Released, Succeeded
 from tidegate.domain.spec import RunsIn, TaskSpec
 from tidegate.errors import StoreError
 from tidegate.limits.options import changes, differences
@@ -258,6 +258,8 @@ class Engine:
         self.emitter.forget(task_run.claimed.fence)
         if outcome is not None:
             self.finisher.finish(outcome)
+        if isinstance(outcome, Succeeded) and task_run.control.steps is not None:
+            task_run.control.steps.report_unmet()
         self._reports.run_finished(task_run, outcome, self._loop.time() - task_run.started_at)
         if task_run.control.replacement_reason:
             self._replace_process(task_run)
