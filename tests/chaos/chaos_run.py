@@ -23,6 +23,7 @@ from chaos.processes import RUN
 from chaos.run_record import ChaosRecord, make_record
 from chaos.setup import ChaosSetup
 from chaos.stall_detector import StallDetector
+from chaos.steps import CALLS, read_recorded_steps
 from chaos.store_backends import StoreBackend
 from chaos.write_monitor import monitor_writes
 from checker import RunLimits, read_notes, read_snapshot
@@ -96,6 +97,7 @@ class ChaosRun:
                 ended_at=ended_at,
                 integrity_errors=tuple(await core_of(app).store.check_integrity()),
                 longest_drain=longest_drain,
+                steps=await read_recorded_steps(core_of(app).store, self.directory / CALLS),
             )
         finally:
             await self._end()

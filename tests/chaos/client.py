@@ -181,6 +181,10 @@ class ChaosClient:
             script, more = _SCRIPTS[name]
             function = functions.steady.using(**options, **more)
             return function.prepare(rng.randrange(1_000_000), list(script)).new_task
+        if name in _STEPPING:
+            function = getattr(functions, name).using(**options)
+            stepping: NewTask = function.prepare(rng.randrange(1_000_000), rng.randint(1, 12)).new_task
+            return stepping
         seconds = self._choose_seconds(name)
         argument: Any = [f"ok {seconds:.3f}"] if name in {"steady", "once"} else seconds
         task: NewTask = (
@@ -197,9 +201,10 @@ class ChaosClient:
 
 
 _WEIGHTS = {
-    "steady": 60, "hog": 3, "work": 8, "deaf": 3, "draft": 4, "threaded": 2, "once": 4,
+    "steady": 56, "pictures": 6, "asking": 2, "prints": 4, "hog": 3, "work": 8, "deaf": 3, "draft": 4, "threaded": 2, "once": 4,
     "flaky": 3, "very flaky": 3, "again": 2, "again uncharged": 3, "hopeless": 2, "forbidden": 1, "overrun": 1,
 }  # fmt: skip
+_STEPPING = frozenset({"pictures", "asking", "prints"})
 _SCRIPTS: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
     "flaky": (["transient 0.05", "ok"], {}),
     "very flaky": (["transient 0.05", "transient 0.05", "ok"], {}),

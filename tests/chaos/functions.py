@@ -6,14 +6,19 @@ half-written files, fail, ask for another run.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import random
 import subprocess
 import time
+import uuid
 from pathlib import Path
+from typing import Literal
 
 from chaos.plan import CRASH_WAIT_CAP_SECONDS, CRASH_WAIT_SECONDS, ChaosPlan
 from chaos.process_logs import NOTES, PROCESSES, ProcessLog, ProcessStarted
 from chaos.processes import HOST
+from chaos.steps import CALLS, STEP, CallLog
 from checker import FunctionRecorder
 from harness.scripts import run_line
 from tidegate import Context, Exponential, Tidegate
@@ -92,6 +97,52 @@ def threaded(ctx: Context, number: int, seconds: float) -> list[int]:
     return [number, ctx.run]
 
 
+@app.task(backoff=soon)
+async def pictures(ctx: Context, number: int, count: int) -> list[int]:
+    """Do steps at the same time; repeat those in doubt."""
+    await _draw_all(ctx, count, "repeat")
+    return [number, ctx.run]
+
+
+@app.task(backoff=soon)
+async def asking(ctx: Context, number: int, count: int) -> list[int]:
+    """The same, but repeat nothing without a person."""
+    await _draw_all(ctx, count, "ask")
+    return [number, ctx.run]
+
+
+@app.task(backoff=soon)
+def prints(ctx: Context, number: int, count: int) -> list[int]:
+    """Do steps one after the other in a child process."""
+    for item in range(count):
+
+        def draw(item: int = item) -> str:
+            token = uuid.uuid4().hex
+            _calls.write("sent", ctx.task_id, ctx.run, item, token)
+            time.sleep(random.uniform(0.01, 0.2))
+            _calls.write("answered", ctx.task_id, ctx.run, item, token)
+            return token
+
+        _calls.write("kept", ctx.task_id, ctx.run, item, ctx.step_sync(STEP, draw, key=str(item)))
+    return [number, ctx.run]
+
+
+async def _draw_all(ctx: Context, count: int, in_doubt: Literal["repeat", "ask"]) -> None:
+    async def draw(item: int) -> str:
+        token = uuid.uuid4().hex
+        _calls.write("sent", ctx.task_id, ctx.run, item, token)
+        await asyncio.sleep(random.uniform(0.01, 0.3))
+        _calls.write("answered", ctx.task_id, ctx.run, item, token)
+        return token
+
+    async def one(item: int) -> None:
+        token = await ctx.step(STEP, draw, item, key=str(item), in_doubt=in_doubt)
+        _calls.write("kept", ctx.task_id, ctx.run, item, token)
+
+    await asyncio.gather(*[one(item) for item in range(count)])
+
+
+_calls = CallLog(directory / CALLS)
 _recorder = FunctionRecorder(directory / NOTES)
 for _function in core_of(app).functions.values():
     _recorder.record_runs(_function)

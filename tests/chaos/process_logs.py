@@ -14,9 +14,11 @@ from pathlib import Path
 import msgspec
 
 from chaos.plan import BATCHED_FROM
+from chaos.steps import ASKING
 from checker import ClientObservations, ObservedCancel, SubmittedTask
 from harness.record import FinalSeen, ScriptedEnd, submitted_task
 from harness.scripts import scripted_end
+from tidegate.domain.failure import Reason
 from tidegate.store.rows import CancelStatus, NewTask
 
 NOTES, PROCESSES = "bodies.ndjson", "processes.ndjson"
@@ -176,6 +178,8 @@ def read_clients(paths: Iterable[Path]) -> ClientLogs:
 
 def _end_of(task: NewTask) -> ScriptedEnd:
     """Return how a task may end: as its script says, or else only well, apart from crashes."""
+    if task.function.endswith(f":{ASKING}"):
+        return ScriptedEnd(dead_reasons=frozenset({Reason.IN_DOUBT}))
     script = msgspec.json.decode(task.args)["k"].get("script")
     return ScriptedEnd() if script is None else scripted_end(script, task.max_attempts or _MAX_ATTEMPTS)
 

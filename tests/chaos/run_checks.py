@@ -8,6 +8,7 @@ from math import inf
 
 from chaos.faults import GlobalFault
 from chaos.run_record import ChaosRecord
+from chaos.steps import steps_are_kept
 from checker import Violation
 from harness.checks import Verdict, check_run
 from harness.record import TaskRun
@@ -16,7 +17,11 @@ from harness.record import TaskRun
 def check_chaos(record: ChaosRecord) -> Verdict:
     """Return every broken invariant of a run."""
     verdict = check_run(record)
-    found = [*_global_faults_rerun_nothing(record), *_plan_was_kept(record)]
+    found = [
+        *_global_faults_rerun_nothing(record),
+        *_plan_was_kept(record),
+        *steps_are_kept(record.steps, record.snapshot.rows.values()),
+    ]
     return replace(verdict, violations=(*verdict.violations, *found))
 
 

@@ -68,11 +68,12 @@ def test_a_step_whose_arguments_change_in_every_run_is_warned_about_at_once(
 ) -> None:
     steps = steps_of(2, row("fetch", b"12:00"))
     steps.recorded(steps.identify("fetch", b"12:05"), "fetch")
-    assert [record.getMessage() for record in caplog.records] == [
+    [record] = caplog.records
+    assert record.getMessage() == (
         f"app:f {TASK}: run 2 does step 'fetch', but none of the steps of that name that earlier runs recorded, "
-        "because their arguments differ. Pass the step nothing that changes from run to run, such as the time or "
-        "a new id, or give it a key="
-    ]
+        "because their arguments differ. Pass the step nothing that changes from run to run, such as the time "
+        "or a new id, or give it a key="
+    )
 
 
 def test_new_items_before_the_recorded_ones_are_not_warned_about(caplog: pytest.LogCaptureFixture) -> None:
