@@ -29,18 +29,20 @@ def flag(name: str) -> Path:
 
 
 async def draw(item: int) -> dict[str, int]:
+    hangs = flag(f"hang-{item}").exists()
     write("call", item=item)
     await asyncio.sleep(0.02)
-    if flag(f"hang-{item}").exists():
+    if hangs:
         await asyncio.sleep(60)
     write("answer", item=item)
     return {"image": item * item}
 
 
 def draw_plainly(item: int) -> dict[str, int]:
+    hangs = flag(f"hang-{item}").exists()
     write("call", item=item)
     time.sleep(0.02)
-    if flag(f"hang-{item}").exists():
+    if hangs:
         time.sleep(60)
     write("answer", item=item)
     return {"image": item * item}

@@ -21,9 +21,22 @@ pytestmark = pytest.mark.anyio
 FORMS = ["images", "gathered", "in_child", "in_thread"]
 
 
+SLOW = pytest.mark.slow
+ONE_STORE_EACH = [("sqlite", "gathered"), ("postgres", "in_child")]
+ALL_FORMS = [
+    pytest.param(store, form, marks=() if (store, form) in ONE_STORE_EACH else SLOW)
+    for store in ("sqlite", "postgres")
+    for form in FORMS
+]
+"""The forms do not depend on the store, so each is tried once in the everyday tier."""
+BOTH_STORES = pytest.mark.parametrize(
+    "store_url", ["sqlite", pytest.param("postgres", marks=SLOW)], indirect=True
+)
+
+
 @pytest.fixture
 def stepping(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The application of these tests, on both stores."""
+    """The application of these tests."""
     return load_app("stepping", tmp_path, monkeypatch, url=store_url)
 
 
@@ -33,14 +46,15 @@ def calls(directory: Path) -> Counter[int]:
 
 
 async def the_store(stepping: Any) -> Store:
-    return await core_of(stepping.app).opened_store()
+    store: Store = await core_of(stepping.app).opened_store()
+    return store
 
 
 async def one_row(stepping: Any, task_id: str) -> Any:
     return (await all_final(stepping.app, [task_id]))[task_id]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("store_url", "form"), ALL_FORMS, indirect=["store_url"])
 async def test_a_task_that_fails_halfway_does_the_finished_steps_once(
     form: str, stepping: Any, store_url: str, tmp_path: Path
 ) -> None:
@@ -54,7 +68,7 @@ async def test_a_task_that_fails_halfway_does_the_finished_steps_once(
     assert calls(tmp_path) == Counter(range(1, 7))
 
 
-@pytest.mark.parametrize("form", ["gathered", "in_child"])
+@pytest.mark.parametrize(("store_url", "form"), ALL_FORMS[1:3] + ALL_FORMS[5:7], indirect=["store_url"])
 async def test_a_kill_in_the_middle_of_a_step_repeats_that_step_only_and_lists_it(
     form: str, stepping: Any, store_url: str, tmp_path: Path
 ) -> None:
@@ -66,7 +80,7 @@ async def test_a_kill_in_the_middle_of_a_step_repeats_that_step_only_and_lists_i
             answered = {entry["item"] for entry in ledger(tmp_path) if entry["what"] == "answer"}
             return calls(tmp_path)[3] == 1 and answered == {1, 2}
 
-        await until(is_in_the_third, what="the third step runs, and the others have ended")
+        await until(is_in_the_third, within=40, what="step 3 runs, and the others have ended")
         await asyncio.sleep(0.2)  # the results of the others are on their way to the store
         (tmp_path / "hang-3").unlink()
         for pid in worker.children():
@@ -78,6 +92,7 @@ async def test_a_kill_in_the_middle_of_a_step_repeats_that_step_only_and_lists_i
     assert (doubt.task_id, doubt.step, doubt.state) == (handle.id, "image", "repeated")
 
 
+@BOTH_STORES
 async def test_a_step_in_doubt_that_asks_makes_its_task_a_dead_letter(
     stepping: Any, store_url: str, tmp_path: Path
 ) -> None:
@@ -89,6 +104,7 @@ async def test_a_step_in_doubt_that_asks_makes_its_task_a_dead_letter(
     assert doubt.task_id == handle.id
 
 
+@BOTH_STORES
 @pytest.mark.parametrize("is_found", [True, False])
 async def test_a_function_that_finds_out_decides_about_a_step_in_doubt(
     is_found: bool, stepping: Any, store_url: str, tmp_path: Path
@@ -103,6 +119,7 @@ async def test_a_function_that_finds_out_decides_about_a_step_in_doubt(
     assert asked.startswith(f"{handle.id}:step:1:")
 
 
+@BOTH_STORES
 async def test_a_step_that_took_too_long_is_in_doubt_and_is_done_again(
     stepping: Any, store_url: str, tmp_path: Path
 ) -> None:
@@ -113,7 +130,7 @@ async def test_a_step_that_took_too_long_is_in_doubt_and_is_done_again(
         async def is_called() -> bool:
             return calls(tmp_path)[7] == 1
 
-        await until(is_called)
+        await until(is_called, within=40)
         (tmp_path / "hang-7").unlink()
         row = await one_row(stepping, handle.id)
     assert row.state is State.SUCCEEDED
@@ -122,6 +139,7 @@ async def test_a_step_that_took_too_long_is_in_doubt_and_is_done_again(
     assert doubt.run == 1
 
 
+@BOTH_STORES
 async def test_no_step_starts_after_a_cancel(stepping: Any, store_url: str, tmp_path: Path) -> None:
     (tmp_path / "hang-2").touch()
     with worker_process("stepping:app", tmp_path, TIDEGATE_DATABASE_URL=store_url):
@@ -130,7 +148,7 @@ async def test_no_step_starts_after_a_cancel(stepping: Any, store_url: str, tmp_
         async def is_in_the_second() -> bool:
             return calls(tmp_path)[2] == 1
 
-        await until(is_in_the_second)
+        await until(is_in_the_second, within=40)
         await handle.cancel()
         row = await one_row(stepping, handle.id)
     assert row.state is State.CANCELLED
@@ -146,7 +164,7 @@ async def killed_in_its_step(function: Any, stepping: Any, url: str, directory: 
         async def is_called() -> bool:
             return calls(directory)[7] == 1
 
-        await until(is_called)
+        await until(is_called, within=40)
         (directory / "hang-7").unlink()
         for pid in worker.children():
             os.kill(pid, signal.SIGKILL)
