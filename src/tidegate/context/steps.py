@@ -42,6 +42,7 @@ class StepMethods:
         in_doubt: InDoubt = "repeat",
         on_change: OnChange | None = None,
         timeout: Seconds | None = None,
+        retry: int = 0,
     ) -> T: ...
 
     @overload
@@ -55,6 +56,7 @@ class StepMethods:
         in_doubt: InDoubt = "repeat",
         on_change: OnChange | None = None,
         timeout: Seconds | None = None,
+        retry: int = 0,
     ) -> T: ...
 
     async def step(
@@ -67,6 +69,7 @@ class StepMethods:
         in_doubt: InDoubt = "repeat",
         on_change: OnChange | None = None,
         timeout: Seconds | None = None,
+        retry: int = 0,
     ) -> Any:
         """Call a function once for this task, and return its result, in this run and in every later one.
 
@@ -94,6 +97,9 @@ class StepMethods:
                 `rerun` does it again, `error` raises. None returns the recorded result.
             timeout: The longest that the function may take: seconds, a timedelta, or text such as `30s`.
                 After that the step fails with TimeoutError, and is in doubt.
+            retry: How often the function is called again in this run, after short pauses, if its failure is
+                transient: at most 20. A refusal for want of capacity (429, overload) is left to the task,
+                whose upstream then parks. A step in doubt is called again only as `in_doubt` allows.
 
         Returns:
             The function's result, decoded from its stored form by the function's return annotation.
@@ -108,7 +114,7 @@ class StepMethods:
         """
         from tidegate.steps import StepLost, do_step
 
-        options = _options(name, key, in_doubt, on_change, timeout)
+        options = _options(name, key, in_doubt, on_change, timeout, retry)
         execution, steps = self._begin_step(name, fn, args, options)
         try:
             return await do_step(execution, steps, functools.partial(fn, *args), options)
@@ -124,11 +130,12 @@ class StepMethods:
         key: str | None = None,
         in_doubt: InDoubt = "repeat",
         on_change: OnChange | None = None,
+        retry: int = 0,
     ) -> T:
         """Do the same as `step`, from a plain function."""
         from tidegate.steps import StepLost, do_step_sync
 
-        options = _options(name, key, in_doubt, on_change, None)
+        options = _options(name, key, in_doubt, on_change, None, retry)
         execution, steps = self._begin_step(name, fn, args, options)
         try:
             result: T = do_step_sync(execution, steps, functools.partial(fn, *args), options)
@@ -179,8 +186,13 @@ class StepMethods:
 
 
 def _options(
-    name: str, key: str | None, in_doubt: InDoubt, on_change: OnChange | None, timeout: Seconds | None
+    name: str,
+    key: str | None,
+    in_doubt: InDoubt,
+    on_change: OnChange | None,
+    timeout: Seconds | None,
+    retry: int,
 ) -> StepOptions:
     from tidegate.steps import step_options
 
-    return step_options(name, key=key, in_doubt=in_doubt, on_change=on_change, timeout=timeout)
+    return step_options(name, key=key, in_doubt=in_doubt, on_change=on_change, timeout=timeout, retry=retry)

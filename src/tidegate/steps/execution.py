@@ -1,16 +1,13 @@
-"""Does one step: looks it up, begins it, calls its function, and records the result."""
+"""One step of a run: what is recorded of it before and after, and what its result is."""
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-import inspect
 import time
 import typing
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from tidegate.codec import CODEC, Shape, encode
 from tidegate.domain.failure import Failure, Reason
@@ -19,8 +16,8 @@ from tidegate.domain.step import OnDoubt, StepState, idempotency_key
 from tidegate.domain.text import redacted_text, storable
 from tidegate.errors import ArgumentsError, StepInDoubtError, StepRejectedError
 from tidegate.policy.classify import classify
-from tidegate.steps.current import CurrentStep, enter_step
-from tidegate.steps.options import StepDone, StepOptions
+from tidegate.steps.current import CurrentStep
+from tidegate.steps.options import StepOptions
 from tidegate.steps.run_steps import RunSteps
 from tidegate.store.step_rows import (
     BeginStatus,
@@ -30,8 +27,6 @@ from tidegate.store.step_rows import (
     StepBegin,
     StepEnd,
 )
-
-T = TypeVar("T")
 
 ARGUMENT_BYTES = 64 * 2**20
 """The most bytes of a step's encoded arguments. Only their fingerprint is stored."""
@@ -92,6 +87,7 @@ class StepExecution:
     def begin(self, on_doubt: OnDoubt | None = None) -> Future[BegunStep]:
         """Record that the step is about to be done."""
         self.attempt = self._steps.next_attempt(self.key)
+        self.current = CurrentStep(self.current.idempotency_key)
         return self._steps.port.begin(
             StepBegin(self._fence, self.key, self.attempt, self._name, on_doubt or self._options.on_doubt)
         )
@@ -178,142 +174,7 @@ class StepExecution:
             return Shape().decode(data, path=path)
 
 
-async def do_step(
-    execution: StepExecution, steps: RunSteps, function: Callable[[], Any], options: StepOptions
-) -> Any:
-    """Do a step on the event loop, and return its result.
-
-    Raises:
-        StepLost: The run is no longer the task's current one.
-        Exception: What the function raised, or what `StepExecution.answer` raises.
-    """
-    loading = steps.load()
-    if loading is not None:
-        steps.take(await asyncio.shield(asyncio.wrap_future(loading)))
-    if (found := execution.recorded()) is not None:
-        return found.value
-    begun = await _begun(execution)
-    if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:
-        done = options.reconcile(execution.current.idempotency_key)
-        if inspect.isawaitable(done):
-            done = await done
-        if done is not None:
-            return await _finished(execution, _reconciled(done))
-        begun = await _begun(execution, OnDoubt.REPEAT)
-    if (found := execution.answer(begun)) is not None:
-        return found.value
-    try:
-        async with asyncio.timeout(options.timeout_seconds):
-            value = await _called(function, execution.current)
-    except BaseException as error:
-        await asyncio.shield(asyncio.wrap_future(execution.fail(error)))
-        raise
-    return await _finished(execution, value)
-
-
-def do_step_sync(
-    execution: StepExecution, steps: RunSteps, function: Callable[[], Any], options: StepOptions
-) -> Any:
-    """Do the same as `do_step`, in a plain function."""
-    loading = steps.load()
-    if loading is not None:
-        steps.take(loading.result())
-    if (found := execution.recorded()) is not None:
-        return found.value
-    begun = execution.begin().result()
-    if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:
-        done = options.reconcile(execution.current.idempotency_key)
-        if inspect.isawaitable(done):
-            raise _not_plain("in_doubt")
-        if done is not None:
-            return _finished_sync(execution, _reconciled(done))
-        begun = execution.begin(OnDoubt.REPEAT).result()
-    if (found := execution.answer(begun)) is not None:
-        return found.value
-    context = contextvars.copy_context()
-    context.run(enter_step, execution.current)
-    try:
-        value = context.run(function)
-        if inspect.isawaitable(value):
-            _close(value)
-            raise _not_plain("fn")
-    except BaseException as error:
-        execution.fail(error).result()
-        raise
-    return _finished_sync(execution, value)
-
-
-async def _begun(execution: StepExecution, on_doubt: OnDoubt | None = None) -> BegunStep:
-    """Begin a step. If this is cut off, the step is recorded as not done: its function was not called."""
-    beginning = asyncio.wrap_future(execution.begin(on_doubt))
-    try:
-        return await asyncio.shield(beginning)
-    except asyncio.CancelledError as error:
-        execution.fail(error, has_started=False)
-        raise
-
-
-async def _called(function: Callable[[], Any], current: CurrentStep) -> Any:
-    """Call a step's function: a plain one in a thread, so that it does not block the loop."""
-    context = contextvars.copy_context()
-    context.run(enter_step, current)
-    if inspect.iscoroutinefunction(_unwrapped(function)):
-        return await asyncio.get_running_loop().create_task(function(), context=context)
-    value = await asyncio.get_running_loop().create_task(_in_thread(function), context=context)
-    if not inspect.isawaitable(value):
-        return value
-    return await asyncio.get_running_loop().create_task(_awaited(value), context=context)
-
-
-async def _in_thread(function: Callable[[], Any]) -> Any:
-    return await asyncio.to_thread(function)
-
-
-async def _awaited(value: Any) -> Any:
-    return await value
-
-
-async def _finished(execution: StepExecution, value: Any) -> Any:
-    try:
-        ending = execution.finish(value)
-    except ArgumentsError as error:
-        await asyncio.shield(asyncio.wrap_future(execution.fail(error, has_started=False)))
-        raise
-    return execution.result(value, await asyncio.shield(asyncio.wrap_future(ending)))
-
-
-def _finished_sync(execution: StepExecution, value: Any) -> Any:
-    try:
-        ending = execution.finish(value)
-    except ArgumentsError as error:
-        execution.fail(error, has_started=False).result()
-        raise
-    return execution.result(value, ending.result())
-
-
-def _reconciled(done: object) -> Any:
-    if not isinstance(done, StepDone):
-        raise ArgumentsError(
-            f"the in_doubt function of a step returned a {type(done).__name__}",
-            fix="return StepDone(result) if the step was done, and None if it was not",
-        )
-    return done.result
-
-
-def _not_plain(option: str) -> ArgumentsError:
-    return ArgumentsError(
-        f"ctx.step_sync: {option} returned an awaitable",
-        fix="pass a plain function, or use `await ctx.step(…)`",
-    )
-
-
-def _close(value: Any) -> None:
-    close = getattr(value, "close", None)
-    if close is not None:
-        close()
-
-
-def _unwrapped(function: Any) -> Any:
+def unwrapped(function: Any) -> Any:
     """Return the function that a partial calls."""
     while hasattr(function, "func"):
         function = function.func
@@ -343,7 +204,7 @@ def _fingerprint(name: str, args: tuple[Any, ...], options: StepOptions) -> byte
 
 def _result_shape(function: Any) -> Shape:
     try:
-        return _shape_of(_unwrapped(function))
+        return _shape_of(unwrapped(function))
     except TypeError:  # it cannot be hashed
         return Shape()
 

@@ -6,7 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, positive_option, text_option, wrong
+from tidegate.domain.readers import (
+    LONGEST_WAIT_SECONDS,
+    Seconds,
+    positive_option,
+    text_option,
+    whole_option,
+    wrong,
+)
 from tidegate.domain.step import KEY_LENGTH, OnDoubt
 
 Reconcile = Callable[[str], "StepDone | Awaitable[StepDone | None] | None"]
@@ -16,6 +23,7 @@ It gets the step's idempotency key. It returns `StepDone(result)` if the step wa
 step was not done; then the step is done again."""
 InDoubt = Literal["repeat", "ask"] | Reconcile
 OnChange = Literal["rerun", "error"]
+MOST_RETRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,8 @@ class StepOptions:
     reconcile: Reconcile | None
     on_change: OnChange | None
     timeout_seconds: float | None
+    retries: int
+    """How often the function is called again in this run after a transient failure."""
 
 
 def step_options(
@@ -43,6 +53,7 @@ def step_options(
     in_doubt: InDoubt,
     on_change: OnChange | None,
     timeout: Seconds | None,
+    retry: int,
 ) -> StepOptions:
     """Return the options of a step.
 
@@ -67,7 +78,8 @@ def step_options(
             "in_doubt", in_doubt, "use 'repeat', 'ask', or a function that finds out what became of it"
         )
     seconds = None if timeout is None else positive_option("timeout", timeout, most=LONGEST_WAIT_SECONDS)
-    return StepOptions(key, on_doubt, reconcile, on_change, seconds)
+    retries = whole_option("retry", retry, least=0, most=MOST_RETRIES)
+    return StepOptions(key, on_doubt, reconcile, on_change, seconds, retries)
 
 
 def _text(option: str, value: str) -> None:

@@ -1,0 +1,252 @@
+"""Steps without a worker: retries within a run, results as later runs get them, options, plain calls."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from concurrent.futures import Future
+from datetime import date
+from typing import Any
+
+import pytest
+
+import tidegate.steps.doing
+from tidegate import (
+    ArgumentsError,
+    Context,
+    OptionError,
+    Permanent,
+    RetryAfter,
+    StepInDoubtError,
+    TaskStopped,
+    Transient,
+)
+from tidegate.context import RunControl, StopReason
+from tidegate.domain.step import OnDoubt
+from tidegate.store.step_rows import (
+    BeginStatus,
+    BegunStep,
+    EndedStep,
+    EndStatus,
+    StepBegin,
+    StepEnd,
+    StepRow,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+class RecordingPort:
+    """A port that answers as the store does for one run, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.begins: list[StepBegin] = []
+        self.ends: list[StepEnd] = []
+        self.answers: dict[str, BegunStep] = {}
+        """What a begin of a step of this name answers instead of `begun`."""
+
+    def begin(self, begin: StepBegin) -> Future[BegunStep]:
+        self.begins.append(begin)
+        failed = [end for end in self.ends if end.key == begin.key and end.status is EndStatus.IN_DOUBT]
+        if failed and begin.on_doubt is not OnDoubt.REPEAT:
+            return _now(BegunStep(BeginStatus.IN_DOUBT))
+        return _now(self.answers.get(begin.name, BegunStep(BeginStatus.BEGUN)))
+
+    def end(self, end: StepEnd) -> Future[EndedStep]:
+        self.ends.append(end)
+        return _now(EndedStep(end.status))
+
+    def read(self, task_id: str) -> Future[list[StepRow]]:
+        return _now([])
+
+
+def _now(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+@pytest.fixture
+def port() -> RecordingPort:
+    return RecordingPort()
+
+
+@pytest.fixture
+def ctx(port: RecordingPort) -> Context:
+    """The context of a run whose steps go to the port."""
+    context = Context.detached()
+    control: RunControl = context._control
+    control.step_port = port
+    return context
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tidegate.steps.doing, "FIRST_PAUSE_SECONDS", 0.001)
+
+
+class Failing:
+    """A function that raises these errors one after the other, then returns."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+
+async def test_a_transient_failure_is_retried_within_the_run_as_often_as_asked(
+    ctx: Context, port: RecordingPort
+) -> None:
+    failing = Failing(Transient("one"), Transient("two"))
+    assert await ctx.step("call", failing, key="a", retry=2) == "done"
+    assert failing.calls == 3
+    assert [begin.attempt for begin in port.begins] == [1, 2, 3]
+    assert [end.status for end in port.ends] == ["failed", "failed", "done"]
+
+
+@pytest.mark.parametrize("error", [Permanent("no"), RetryAfter(0.01), RetryAfter(60), ValueError("what")])
+def test_what_no_retry_helps_and_what_the_task_must_decide_is_not_retried(
+    error: Exception, ctx: Context
+) -> None:
+    failing = Failing(error)
+    with pytest.raises(type(error)):
+        ctx.step_sync("call", failing, key="a", retry=5)
+    assert failing.calls == 1
+
+
+def test_a_call_without_an_answer_is_in_doubt_and_a_refused_connection_is_not(
+    ctx: Context, port: RecordingPort
+) -> None:
+    for error in (TimeoutError(), ConnectionResetError(), ConnectionRefusedError()):
+        with pytest.raises(type(error)):
+            ctx.step_sync("call", Failing(error), key=type(error).__name__)
+    assert [end.status for end in port.ends] == ["in_doubt", "in_doubt", "failed"]
+    assert port.ends[0].cause.startswith("TimeoutError")
+
+
+def test_a_retry_within_the_run_does_not_repeat_a_doubt_that_asks(ctx: Context) -> None:
+    failing = Failing(TimeoutError())
+    with pytest.raises(StepInDoubtError, match="doubts ls"):
+        ctx.step_sync("call", failing, key="a", in_doubt="ask", retry=3)
+    assert failing.calls == 1
+
+
+@dataclasses.dataclass
+class Invoice:
+    number: int
+    day: date
+
+
+def make_invoice(number: int) -> Invoice:
+    return Invoice(number, date(2026, 11, 30))
+
+
+async def test_the_first_run_gets_the_result_in_the_same_form_as_later_ones(
+    ctx: Context, port: RecordingPort
+) -> None:
+    first = await ctx.step("invoice", make_invoice, 7)
+    port.answers["invoice"] = BegunStep(BeginStatus.DONE, port.ends[0].data, port.ends[0].codec)
+    again = await ctx.step("invoice", make_invoice, 7)
+    assert first == again == make_invoice(7)
+
+
+async def test_a_result_that_cannot_be_stored_fails_the_step_and_names_it(
+    ctx: Context, port: RecordingPort
+) -> None:
+    with pytest.raises(ArgumentsError, match="the result of step 'open'"):
+        await ctx.step("open", lambda: object())
+    assert [end.status for end in port.ends] == ["failed"]
+
+
+async def test_arguments_that_cannot_be_stored_need_a_key(ctx: Context) -> None:
+    client = object()
+
+    def ask(of: object) -> str:
+        return "hello"
+
+    with pytest.raises(ArgumentsError, match="give the step a key="):
+        await ctx.step("ask", ask, client)
+    assert await ctx.step("ask", ask, client, key="first") == "hello"
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"in_doubt": "retry"}, "in_doubt"),
+        ({"on_change": "rerun"}, "key="),
+        ({"on_change": "maybe", "key": "a"}, "on_change"),
+        ({"key": ""}, "key"),
+        ({"key": "x" * 201}, "200 characters"),
+        ({"timeout": 0}, "timeout"),
+        ({"retry": -1}, "retry"),
+        ({"retry": True}, "retry"),
+    ],
+)
+async def test_a_wrong_option_is_refused_before_anything_is_done(
+    options: dict[str, Any], match: str, ctx: Context, port: RecordingPort
+) -> None:
+    with pytest.raises(OptionError, match=match):
+        await ctx.step("call", Failing(), **options)
+    assert not port.begins
+
+
+async def test_a_run_that_was_asked_to_stop_begins_no_step(ctx: Context, port: RecordingPort) -> None:
+    ctx._control.stop = StopReason.CANCEL
+    with pytest.raises(TaskStopped):
+        await ctx.step("call", Failing())
+    assert not port.begins
+
+
+async def test_a_run_that_is_no_longer_the_current_one_stops_at_its_next_step(
+    ctx: Context, port: RecordingPort
+) -> None:
+    port.answers["call"] = BegunStep(BeginStatus.FENCED)
+    failing = Failing()
+    with pytest.raises(TaskStopped):
+        await ctx.step("call", failing)
+    assert failing.calls == 0
+
+
+async def test_a_step_that_is_cut_off_is_in_doubt(ctx: Context, port: RecordingPort) -> None:
+    started = asyncio.Event()
+
+    async def hang() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(ctx.step("hang", hang))
+    await started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [end.status for end in port.ends] == ["in_doubt"]
+
+
+async def test_inside_a_step_the_idempotency_key_is_the_steps(ctx: Context) -> None:
+    async def key() -> str:
+        return ctx.idempotency_key
+
+    outside = ctx.idempotency_key
+    first, second, other = [await ctx.step(name, key) for name in ("a", "a", "b")]
+    assert len({outside, first, second, other}) == 4
+    assert outside == ctx.task_id
+
+
+async def test_the_steps_of_a_plain_call_are_done_each_time() -> None:
+    failing = Failing()
+    for _ in range(2):
+        assert await Context.detached().step("call", failing) == "done"
+    assert failing.calls == 2
+
+
+async def test_a_plain_function_with_a_step_that_returns_an_awaitable_is_refused(ctx: Context) -> None:
+    async def fetch() -> str:
+        return "never"
+
+    with pytest.raises(ArgumentsError, match="plain function"):
+        ctx.step_sync("fetch", fetch)  # type: ignore[arg-type,unused-ignore]
