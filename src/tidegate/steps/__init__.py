@@ -1,7 +1,7 @@
 """Steps: pieces of a task whose results are kept, so that a re-run does not do (or pay for) them again.
 
 `doing` does a step: it looks for a recorded result, records the intent, calls the function and records the
-result. `execution` holds what a step is made of, and `run_steps` gives each step of a run its identity. `port`
+result. `execution` holds what a step is made of. `run_steps` gives each step of a run its identity. `port`
 is how both reach the store from the event loop, a thread or a child process; the worker implements it.
 `current` is what the transports read: the step that a call belongs to.
 """
