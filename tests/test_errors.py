@@ -16,6 +16,7 @@ import apsw
 import pytest
 
 import tidegate
+from step_support import RecordingPort, context_with
 from support import all_final, make_app
 from tidegate import (
     ArchiveError,
@@ -30,6 +31,9 @@ from tidegate import (
     Pool,
     ResultTimeoutError,
     SchemaError,
+    StepChangedError,
+    StepInDoubtError,
+    StepRejectedError,
     StoreBusyError,
     StoreError,
     StoreUnavailableError,
@@ -49,6 +53,7 @@ from tidegate.domain.retention import Data
 from tidegate.internals import core_of
 from tidegate.store.archive import Archive
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.step_rows import BeginStatus, BegunStep
 
 pytestmark = pytest.mark.anyio
 SOURCE = Path(tidegate.__file__).parent
@@ -309,8 +314,30 @@ CASES: dict[str, Case] = {
         TaskCancelledError,
         {},
     ),
+    "a step in doubt": (
+        lambda _: do_a_step(BegunStep(BeginStatus.IN_DOUBT)),
+        StepInDoubtError,
+        {"step": "call"},
+    ),
+    "a step that must not be repeated": (
+        lambda _: do_a_step(BegunStep(BeginStatus.REJECTED)),
+        StepRejectedError,
+        {"step": "call"},
+    ),
+    "a step with other arguments": (
+        lambda _: do_a_step(BegunStep(BeginStatus.DONE, b"1", "json", arguments="other")),
+        StepChangedError,
+        {"step": "call"},
+    ),
     "a call of a parked upstream": (call_a_parked_upstream, UpstreamParkedError, {"upstream": "openai"}),
 }
+
+
+async def do_a_step(recorded: BegunStep) -> None:
+    """Do a step of which the store says this."""
+    port = RecordingPort()
+    port.answers["call"] = recorded
+    await context_with(port).step("call", abs, 1, key="a", on_change="error")
 
 
 async def wait_for_nobody(app: Tidegate) -> None:
@@ -341,7 +368,7 @@ async def test_an_error_says_its_facts_in_attributes(
 
 
 def test_every_error_is_provoked() -> None:
-    bases = {"TidegateError", "StoreError", "UpstreamError"}
+    bases = {"TidegateError", "StepError", "StoreError", "UpstreamError"}
     without_facts = {"UsageError"}
     raised_by_nothing = {"CallTooLargeError"}  # upstreams have no limits of tokens
     provoked = {kind.__name__ for _, kind, _ in CASES.values()}

@@ -4,66 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from concurrent.futures import Future
 from datetime import date
 from typing import Any
 
 import pytest
 
 import tidegate.steps.doing
+from step_support import RecordingPort, context_with
 from tidegate import (
     ArgumentsError,
     Context,
     OptionError,
     Permanent,
     RetryAfter,
+    StepChangedError,
     StepInDoubtError,
     TaskStopped,
     Transient,
 )
-from tidegate.context import RunControl, StopReason
-from tidegate.domain.step import OnDoubt
-from tidegate.store.step_rows import (
-    BeginStatus,
-    BegunStep,
-    EndedStep,
-    EndStatus,
-    StepBegin,
-    StepEnd,
-    StepRow,
-)
+from tidegate.context import StopReason
+from tidegate.store.step_rows import BeginStatus, BegunStep
 
 pytestmark = pytest.mark.anyio
-
-
-class RecordingPort:
-    """A port that answers as the store does for one run, and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.begins: list[StepBegin] = []
-        self.ends: list[StepEnd] = []
-        self.answers: dict[str, BegunStep] = {}
-        """What a begin of a step of this name answers instead of `begun`."""
-
-    def begin(self, begin: StepBegin) -> Future[BegunStep]:
-        self.begins.append(begin)
-        failed = [end for end in self.ends if end.key == begin.key and end.status is EndStatus.IN_DOUBT]
-        if failed and begin.on_doubt is not OnDoubt.REPEAT:
-            return _now(BegunStep(BeginStatus.IN_DOUBT))
-        return _now(self.answers.get(begin.name, BegunStep(BeginStatus.BEGUN)))
-
-    def end(self, end: StepEnd) -> Future[EndedStep]:
-        self.ends.append(end)
-        return _now(EndedStep(end.status))
-
-    def read(self, task_id: str) -> Future[list[StepRow]]:
-        return _now([])
-
-
-def _now(value: Any) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(value)
-    return future
 
 
 @pytest.fixture
@@ -74,10 +36,7 @@ def port() -> RecordingPort:
 @pytest.fixture
 def ctx(port: RecordingPort) -> Context:
     """The context of a run whose steps go to the port."""
-    context = Context.detached()
-    control: RunControl = context._control
-    control.step_port = port
-    return context
+    return context_with(port)
 
 
 @pytest.fixture(autouse=True)
@@ -193,6 +152,25 @@ async def test_a_wrong_option_is_refused_before_anything_is_done(
     with pytest.raises(OptionError, match=match):
         await ctx.step("call", Failing(), **options)
     assert not port.begins
+
+
+def add(one: int, other: int) -> int:
+    return one + other
+
+
+async def test_a_key_whose_arguments_changed_raises_or_is_done_again_if_that_is_wanted(
+    ctx: Context, port: RecordingPort
+) -> None:
+    assert await ctx.step("add", add, 1, 2, key="a", on_change="error") == 3
+    done = BegunStep(BeginStatus.DONE, b"3", "json", arguments=port.begins[0].arguments)
+    port.answers["add"] = done
+    assert await context_with(port).step("add", add, 1, 2, key="a", on_change="error") == 3
+    with pytest.raises(StepChangedError, match="with key 'a' was done with other arguments"):
+        await context_with(port).step("add", add, 1, 3, key="a", on_change="error")
+    assert await context_with(port).step("add", add, 1, 3, key="a") == 3
+    await context_with(port).step("add", add, 1, 3, key="a", on_change="rerun")
+    assert len({begin.key for begin in port.begins[:4]}) == 1
+    assert port.begins[4].key != port.begins[0].key
 
 
 async def test_a_run_that_was_asked_to_stop_begins_no_step(ctx: Context, port: RecordingPort) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import typing
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from tidegate.domain.failure import Failure, Reason
 from tidegate.domain.outcome import Fence
 from tidegate.domain.step import OnDoubt, StepState, idempotency_key
 from tidegate.domain.text import redacted_text, storable
-from tidegate.errors import ArgumentsError, StepInDoubtError, StepRejectedError
+from tidegate.errors import ArgumentsError, StepChangedError, StepInDoubtError, StepRejectedError
 from tidegate.policy.classify import classify
 from tidegate.steps.current import CurrentStep
 from tidegate.steps.options import StepOptions
@@ -70,6 +71,7 @@ class StepExecution:
         self._options = options
         self._shape = _result_shape(function)
         self.key = steps.identify(name, _fingerprint(name, args, options))
+        self._arguments = _arguments_digest(name, args) if options.on_change == "error" else ""
         self.attempt = 0
         self.current = CurrentStep(idempotency_key(steps.fence.task_id, self.key))
 
@@ -82,6 +84,7 @@ class StepExecution:
         row = self._steps.recorded(self.key, self._name)
         if row is None or row.state is not StepState.DONE or row.data is None:
             return None
+        self._require_same_arguments(row.arguments)
         return Recorded(self._decoded(row.data))
 
     def begin(self, on_doubt: OnDoubt | None = None) -> Future[BegunStep]:
@@ -89,7 +92,14 @@ class StepExecution:
         self.attempt = self._steps.next_attempt(self.key)
         self.current = CurrentStep(self.current.idempotency_key)
         return self._steps.port.begin(
-            StepBegin(self._fence, self.key, self.attempt, self._name, on_doubt or self._options.on_doubt)
+            StepBegin(
+                self._fence,
+                self.key,
+                self.attempt,
+                self._name,
+                on_doubt or self._options.on_doubt,
+                arguments=self._arguments,
+            )
         )
 
     def answer(self, begun: BegunStep) -> Recorded | None:
@@ -98,11 +108,13 @@ class StepExecution:
         Raises:
             StepInDoubtError: A person must decide.
             StepRejectedError: A person decided that it must not be done again.
+            StepChangedError: It was done with other arguments, and `on_change` is `error`.
             StepLost: The run is no longer the current one.
         """
         if begun.status is BeginStatus.BEGUN:
             return None
         if begun.status is BeginStatus.DONE:
+            self._require_same_arguments(begun.arguments)
             return Recorded(self._decoded(begun.data))
         if begun.status is BeginStatus.FENCED:
             raise StepLost
@@ -148,6 +160,14 @@ class StepExecution:
             return self._decoded(ended.data)
         return self._decoded(self._encoded(value))
 
+    def _require_same_arguments(self, recorded: str) -> None:
+        if self._arguments and recorded and recorded != self._arguments:
+            raise StepChangedError(
+                f"step {self._name!r} with key {self._options.key!r} was done with other arguments",
+                fix="give it another key, or on_change='rerun'",
+                step=self._name,
+            )
+
     def _end(self, status: EndStatus, **facts: Any) -> Future[EndedStep]:
         return self._steps.port.end(StepEnd(self._fence, self.key, self.attempt, status, **facts))
 
@@ -191,15 +211,23 @@ def _has_no_answer(failure: Failure) -> bool:
 
 
 def _fingerprint(name: str, args: tuple[Any, ...], options: StepOptions) -> bytes:
-    if options.key is not None and options.on_change is None:
-        return b"key\0" + options.key.encode()
+    if options.key is None:
+        return _encoded_arguments(name, args)
+    key = b"key\0" + options.key.encode()
+    return key + b"\0" + _encoded_arguments(name, args) if options.on_change == "rerun" else key
+
+
+def _arguments_digest(name: str, args: tuple[Any, ...]) -> str:
+    return hashlib.sha256(_encoded_arguments(name, args)).hexdigest()[:32]
+
+
+def _encoded_arguments(name: str, args: tuple[Any, ...]) -> bytes:
     try:
-        encoded = encode(list(args), path=f"the arguments of step {name!r}", limit=ARGUMENT_BYTES)
+        return encode(list(args), path=f"the arguments of step {name!r}", limit=ARGUMENT_BYTES)
     except ArgumentsError as error:
         raise ArgumentsError(
             error.message, fix="give the step a key= that names its work, or pass plain values", **error.facts
         ) from error
-    return encoded if options.key is None else b"key\0" + options.key.encode() + b"\0" + encoded
 
 
 def _result_shape(function: Any) -> Shape:

@@ -16,7 +16,15 @@ from tidegate.domain.readers import (
 )
 from tidegate.domain.step import KEY_LENGTH, OnDoubt
 
-Reconcile = Callable[[str], "StepDone | Awaitable[StepDone | None] | None"]
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """What a reconciling function returns if the step in doubt was done: with its result."""
+
+    result: Any
+
+
+Reconcile = Callable[[str], StepDone | Awaitable[StepDone | None] | None]
 """Finds out what became of a step in doubt.
 
 It gets the step's idempotency key. It returns `StepDone(result)` if the step was done. It returns None if the
@@ -24,13 +32,6 @@ step was not done; then the step is done again."""
 InDoubt = Literal["repeat", "ask"] | Reconcile
 OnChange = Literal["rerun", "error"]
 MOST_RETRIES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class StepDone:
-    """What a reconciling function returns if the step in doubt was done: with its result."""
-
-    result: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ class StepBegin(NamedTuple):
     on_doubt: OnDoubt = OnDoubt.REPEAT
     upstream: str = ""
     """The upstream that it calls; empty if that is unknown."""
+    arguments: str = ""
+    """A fingerprint of what its function is called with; empty if it is not to be kept."""
 
 
 class BeginStatus(StrEnum):
@@ -48,6 +50,8 @@ class BegunStep(NamedTuple):
     codec: str = ""
     is_repeat: bool = False
     """Whether a step in doubt was begun again."""
+    arguments: str = ""
+    """The fingerprint of the arguments of a step that is done; empty if it was not kept."""
 
 
 class EndStatus(StrEnum):
@@ -115,6 +119,8 @@ class StepRow:
     """Its result, encoded; None if it has none, or if it was not asked for."""
     codec: str
     upstream: str
+    arguments: str = ""
+    """A fingerprint of what its function was called with; empty if it was not kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,15 @@ async def test_a_step_with_a_result_is_not_begun_again(build: Build) -> None:
     assert (await only_step(build.store, first.task_id)).run == 1
 
 
+async def test_the_fingerprint_of_the_arguments_comes_back_with_the_result(build: Build) -> None:
+    fence = (await build.run(queue="main")).fence
+    await begin(build.store, fence, arguments="one")
+    await end(build.store, fence)
+    assert (await only_step(build.store, fence.task_id)).arguments == "one"
+    answer = await begin(build.store, await again(build, fence), arguments="two")
+    assert (answer.status, answer.arguments) == (BeginStatus.DONE, "one")
+
+
 async def test_an_empty_result_is_a_result(build: Build) -> None:
     fence = (await build.run()).fence
     await begin(build.store, fence)

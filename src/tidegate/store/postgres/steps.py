@@ -21,11 +21,13 @@ async def begin_steps(db: PostgresSession, begins: Sequence[StepBegin]) -> list[
     async def write(places: Sequence[int]) -> dict[int, BegunStep]:
         rows = [_columns(storable_begin(begins[place]), place) for place in places if _has_id(begins[place])]
         answers = dict.fromkeys(places, BegunStep(BeginStatus.FENCED))
-        for place, status, data, codec, is_repeat in await _run(db, "begin", rows, UNANSWERED):
+        for place, status, data, codec, is_repeat, arguments in await _run(db, "begin", rows, UNANSWERED):
             if status is None:
                 del answers[place]
             else:
-                answers[place] = BegunStep(BeginStatus(status), data or b"", codec or "", bool(is_repeat))
+                answers[place] = BegunStep(
+                    BeginStatus(status), data or b"", codec or "", bool(is_repeat), arguments or ""
+                )
         return answers
 
     return await in_rounds(begins, write)

@@ -31,6 +31,7 @@ class _Row(NamedTuple):
     request_id: str
     doubted: int
     codec: str
+    arguments: str
     data: bytes | None
     """Its result, if it is done."""
 
@@ -58,7 +59,7 @@ def _begin(db: apsw.Connection, now: float, begin: StepBegin) -> BegunStep:
     is_repeat = False
     if row is not None:
         if row.state == StepState.DONE:
-            return BegunStep(BeginStatus.DONE, row.data or b"", row.codec)
+            return BegunStep(BeginStatus.DONE, row.data or b"", row.codec, arguments=row.arguments)
         if row.state == StepState.REJECTED:
             return BegunStep(BeginStatus.REJECTED)
         if row.run == run and row.attempt >= begin.attempt:
@@ -71,7 +72,17 @@ def _begin(db: apsw.Connection, now: float, begin: StepBegin) -> BegunStep:
                 return BegunStep(BeginStatus.IN_DOUBT)
     db.execute(
         _SQL["begin"],
-        (task, begin.key, begin.name, run, begin.attempt, begin.on_doubt, begin.upstream, now),
+        (
+            task,
+            begin.key,
+            begin.name,
+            run,
+            begin.attempt,
+            begin.on_doubt,
+            begin.upstream,
+            now,
+            begin.arguments,
+        ),
     )
     return BegunStep(BeginStatus.BEGUN, is_repeat=is_repeat)
 

@@ -12,6 +12,7 @@ CREATE TABLE /*schema*/step (
     run        integer NOT NULL,         -- that began it last, or whose result it has
     attempt    integer NOT NULL,         -- of that run; 0: a person gave the result
     on_doubt   text COLLATE "C" NOT NULL CHECK (on_doubt IN ('repeat', 'ask', 'reconcile')),
+    arguments  text COLLATE "C" NOT NULL DEFAULT '', -- fingerprint of what its function was called with; empty: not kept
     tries      integer NOT NULL,         -- how often it was begun, in all runs
     begun_at   double precision NOT NULL, -- when it was begun last
     ended_at   double precision,

@@ -22,18 +22,20 @@ SET
 -- The running rows are locked, so that no run ends during the statement. Returns the place of each step and its status;
 -- NULL for a step that another transaction began at the same moment: run the statement again.
 -- 1 at, arrays in the order of task id and key, each pair once: 2 task ids, 3 runs, 4 keys, 5 attempts, 6 names, 7 what
--- to do in doubt, 8 upstreams, 9 places in the order of the caller; 10 the cause of a doubt that has none
+-- to do in doubt, 8 upstreams, 9 fingerprints of arguments, 10 places in the order of the caller; 11 the cause of a doubt
+-- that has none
 WITH clock AS MATERIALIZED (
     SELECT /*schema*/moment($1) AS now
 ),
 given AS MATERIALIZED (
-    SELECT place, task_id, run, key, attempt, name, on_doubt, upstream
+    SELECT place, task_id, run, key, attempt, name, on_doubt, upstream, arguments
     FROM unnest(
-        $2::uuid[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[], $9::integer[]
-    ) AS g (task_id, run, key, attempt, name, on_doubt, upstream, place)
+        $2::uuid[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[], $9::text[],
+        $10::integer[]
+    ) AS g (task_id, run, key, attempt, name, on_doubt, upstream, arguments, place)
 ),
 current AS MATERIALIZED (
-    SELECT g.place, g.task_id, g.run, g.key, g.attempt, g.name, g.on_doubt, g.upstream
+    SELECT g.place, g.task_id, g.run, g.key, g.attempt, g.name, g.on_doubt, g.upstream, g.arguments
     FROM given AS g
     CROSS JOIN LATERAL (
         SELECT 1
@@ -45,12 +47,13 @@ current AS MATERIALIZED (
 ),
 held AS MATERIALIZED (
     SELECT
-        c.place, s.state, s.run, s.attempt, s.tries, s.begun_at, s.upstream, s.cause, s.request_id, s.codec, s.data
+        c.place, s.state, s.run, s.attempt, s.tries, s.begun_at, s.upstream, s.cause, s.request_id, s.codec, s.arguments,
+        s.data
     FROM current AS c
     CROSS JOIN LATERAL (
         SELECT
             x.state, x.run, x.attempt, x.tries, x.begun_at, x.upstream, x.cause, x.request_id, x.codec,
-            CASE WHEN x.state = 'done' THEN x.data END AS data
+            x.arguments, CASE WHEN x.state = 'done' THEN x.data END AS data
         FROM /*schema*/step AS x
         WHERE x.task_id = c.task_id
             AND x.key = c.key
@@ -59,7 +62,7 @@ held AS MATERIALIZED (
 ),
 decided AS MATERIALIZED (
     SELECT
-        c.place, c.task_id, c.run, c.key, c.attempt, c.name, c.on_doubt, c.upstream, h.tries, h.begun_at,
+        c.place, c.task_id, c.run, c.key, c.attempt, c.name, c.on_doubt, c.upstream, c.arguments, h.tries, h.begun_at,
         h.run AS old_run, h.attempt AS old_attempt, h.upstream AS old_upstream, h.cause, h.request_id,
         CASE
             WHEN h.place IS NULL THEN 'new'
@@ -73,9 +76,12 @@ decided AS MATERIALIZED (
     LEFT JOIN held AS h ON h.place = c.place
 ),
 begun AS (
-    INSERT INTO /*schema*/step AS s (task_id, key, name, state, run, attempt, on_doubt, tries, begun_at, upstream)
+    INSERT INTO /*schema*/step AS s (
+        task_id, key, name, state, run, attempt, on_doubt, arguments, tries, begun_at, upstream
+    )
     SELECT
-        d.task_id, d.key, d.name, 'open', d.run, d.attempt, d.on_doubt, coalesce(d.tries, 0) + 1, clock.now, d.upstream
+        d.task_id, d.key, d.name, 'open', d.run, d.attempt, d.on_doubt, d.arguments, coalesce(d.tries, 0) + 1, clock.now,
+        d.upstream
     FROM decided AS d
     CROSS JOIN clock
     WHERE d.fate IN ('new', 'again', 'repeat')
@@ -87,6 +93,7 @@ begun AS (
         run = excluded.run,
         attempt = excluded.attempt,
         on_doubt = excluded.on_doubt,
+        arguments = excluded.arguments,
         tries = excluded.tries,
         begun_at = excluded.begun_at,
         ended_at = NULL,
@@ -113,7 +120,7 @@ entered AS (
     )
     SELECT
         d.task_id, d.key, d.old_run, d.old_attempt, CASE d.fate WHEN 'repeat' THEN 'repeated' ELSE 'open' END,
-        d.on_doubt, coalesce(nullif(d.cause, ''), $10), d.old_upstream, d.request_id, d.begun_at, clock.now,
+        d.on_doubt, coalesce(nullif(d.cause, ''), $11), d.old_upstream, d.request_id, d.begun_at, clock.now,
         CASE d.fate WHEN 'repeat' THEN clock.now END
     FROM decided AS d
     CROSS JOIN clock
@@ -130,7 +137,8 @@ SELECT
     END,
     h.data,
     h.codec,
-    d.fate = 'repeat'
+    d.fate = 'repeat',
+    h.arguments
 FROM given AS g
 LEFT JOIN decided AS d ON d.place = g.place
 LEFT JOIN held AS h ON h.place = g.place AND d.fate = 'done'
@@ -273,7 +281,7 @@ LEFT JOIN held AS h ON h.place = d.place AND d.fate IN ('twice', 'already')
 SELECT
     key, name, state, run, attempt, begun_at, ended_at, coalesce(octet_length(data), 0),
     CASE WHEN $2 AND ($3::bigint IS NULL OR octet_length(data) <= $3) THEN data END,
-    codec, upstream
+    codec, upstream, arguments
 FROM /*schema*/step
 WHERE task_id = $1
 ORDER BY number

@@ -12,6 +12,7 @@ CREATE TABLE step (
     run        INTEGER NOT NULL,         -- that began it last, or whose result it has
     attempt    INTEGER NOT NULL,         -- of that run; 0: a person gave the result
     on_doubt   TEXT NOT NULL CHECK (on_doubt IN ('repeat', 'ask', 'reconcile')),
+    arguments  TEXT NOT NULL DEFAULT '', -- fingerprint of what its function was called with; empty: not kept
     tries      INTEGER NOT NULL,         -- how often it was begun, in all runs
     begun_at   REAL NOT NULL,            -- when it was begun last
     ended_at   REAL,

@@ -10,16 +10,16 @@ WHERE task_id = ?1
 -- name: one
 -- 1 task id, 2 key
 SELECT
-    state, run, attempt, on_doubt, begun_at, upstream, cause, request_id, doubted, codec,
+    state, run, attempt, on_doubt, begun_at, upstream, cause, request_id, doubted, codec, arguments,
     CASE WHEN state = 'done' THEN data END
 FROM step
 WHERE task_id = ?1
     AND key = ?2
 
 -- name: begin
--- 1 task id, 2 key, 3 name, 4 run, 5 attempt, 6 what to do in doubt, 7 upstream, 8 now
-INSERT INTO step (task_id, key, name, state, run, attempt, on_doubt, tries, begun_at, upstream)
-VALUES (?1, ?2, ?3, 'open', ?4, ?5, ?6, 1, ?8, ?7)
+-- 1 task id, 2 key, 3 name, 4 run, 5 attempt, 6 what to do in doubt, 7 upstream, 8 now, 9 fingerprint of the arguments
+INSERT INTO step (task_id, key, name, state, run, attempt, on_doubt, arguments, tries, begun_at, upstream)
+VALUES (?1, ?2, ?3, 'open', ?4, ?5, ?6, ?9, 1, ?8, ?7)
 ON CONFLICT (task_id, key) DO UPDATE
 SET
     name = excluded.name,
@@ -27,6 +27,7 @@ SET
     run = excluded.run,
     attempt = excluded.attempt,
     on_doubt = excluded.on_doubt,
+    arguments = excluded.arguments,
     tries = tries + 1,
     begun_at = excluded.begun_at,
     ended_at = NULL,
@@ -92,7 +93,7 @@ SET
 SELECT
     key, name, state, run, attempt, begun_at, ended_at, coalesce(length(data), 0),
     CASE WHEN ?2 AND (?3 IS NULL OR length(data) <= ?3) THEN data END,
-    codec, upstream
+    codec, upstream, arguments
 FROM step
 WHERE task_id = ?1
 ORDER BY number

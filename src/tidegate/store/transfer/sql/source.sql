@@ -230,8 +230,8 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 -- In order, and without their numbers: the target gives its own, which rise.
 -- 1 ids
 SELECT
-    task_id, key, name, state, run, attempt, on_doubt, tries, begun_at, ended_at, codec, data, upstream, cause,
-    request_id, doubted
+    task_id, key, name, state, run, attempt, on_doubt, arguments, tries, begun_at, ended_at, codec, data, upstream,
+    cause, request_id, doubted
 FROM step
 WHERE task_id IN (SELECT value FROM carray(?1))
 ORDER BY number
