@@ -227,4 +227,4 @@ async def test_a_plain_function_with_a_step_that_returns_an_awaitable_is_refused
         return "never"
 
     with pytest.raises(ArgumentsError, match="plain function"):
-        ctx.step_sync("fetch", fetch)  # type: ignore[arg-type,unused-ignore]
+        _ = ctx.step_sync("fetch", fetch)

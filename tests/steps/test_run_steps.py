@@ -28,7 +28,7 @@ def row(name: str, fingerprint: bytes, position: int = 1) -> StepRow:
     )
 
 
-def test_equal_steps_are_told_apart_by_their_number_and_others_by_their_name_or_arguments() -> None:
+def test_equal_steps_differ_by_their_number_and_others_by_their_name_or_arguments() -> None:
     steps = steps_of(1)
     keys = [steps.identify("image", b"a"), steps.identify("image", b"a"), steps.identify("image", b"b")]
     keys += [steps.identify("text", b"a")]

@@ -78,7 +78,7 @@ class StepMethods:
         run at the same time, for example under `asyncio.gather`.
 
         A step is the same as one of an earlier run if its name and arguments are equal. Equal steps of one
-        run are told apart by their number. So pass a step nothing that changes from run to run, such as the
+        run differ by their number. So pass a step nothing that changes from run to run, such as the
         time.
 
         If a run ends in the middle of a step, nobody knows whether the step was done: it is *in doubt*, and
