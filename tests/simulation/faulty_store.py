@@ -25,7 +25,15 @@ from tidegate.store.sqlite.job import Mode, Precheck, T, Work
 from tidegate.store.sqlite.store import SqliteStore
 
 _UNRECORDED_METHODS = frozenset(
-    {"add_worker", "extend_leases", "find_lost_claims", "promote", "checkpoint", "record_reaper_pass"}
+    {
+        "add_worker",
+        "checkpoint",
+        "extend_leases",
+        "find_doubts",
+        "find_lost_claims",
+        "promote",
+        "record_reaper_pass",
+    }
 )
 """Methods whose commits change no single task and end no worker."""
 

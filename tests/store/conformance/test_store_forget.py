@@ -10,8 +10,10 @@ import pytest
 from store_build import Build, SettableClock, dead, retrying, succeeded
 
 from tidegate.domain.failure import CallFailure, Failure, Reason, Verdict
+from tidegate.domain.outcome import Fence
 from tidegate.domain.retention import QueueRetention, Retention
 from tidegate.domain.states import State
+from tidegate.domain.step import DoubtAnswer, OnDoubt
 from tidegate.errors import NotAcceptedError, TaskNotFoundError, UsageError
 from tidegate.limits.settings import GateKind, LimitDeclaration
 from tidegate.operations.forget import forget
@@ -20,6 +22,7 @@ from tidegate.store.archive import archive_of
 from tidegate.store.failure_rows import MarkKind
 from tidegate.store.history_rows import HistoryRange
 from tidegate.store.rows import ProgressUpdate
+from tidegate.store.step_rows import EndStatus, StepBegin, StepEnd
 from tidegate.store.streams import NewChunk
 from tidegate.worker.maintenance.retention import RetentionSweep
 
@@ -51,6 +54,7 @@ async def canary_tasks(build: Build, tenant: str = "") -> list[str]:
         )
         await build.store.save_progress([ProgressUpdate(task.fence, 1, 2, CANARY)])
         await build.store.append_chunks([NewChunk(task.fence, 1, f'"{CANARY}"'.encode())])
+        await leave_steps(build, task.fence)
         await build.done(retrying(task.fence, failure=FAILED, why=CANARY))
         await build.store.run_now([task.fence.task_id])
         (task,) = await build.claim(await build.worker(), queues=(f"q-{end}",))
@@ -75,6 +79,19 @@ async def canary_tasks(build: Build, tenant: str = "") -> list[str]:
     for group in await build.store.list_failure_groups(HistoryRange(now - 3_600.0, now + 60.0)):
         await build.store.mark_failure(group.fingerprint, MarkKind.MUTED, by="ada", note=f"{CANARY} again")
     return ids
+
+
+async def leave_steps(build: Build, fence: Fence) -> None:
+    """Leave the canary in a step, in its result, and in what a person said of a doubt."""
+    begins = [StepBegin(fence, f"{CANARY}-{key}", 1, CANARY, OnDoubt.ASK, CANARY) for key in "ab"]
+    await build.store.begin_steps(begins)
+    done = StepEnd(fence, f"{CANARY}-a", 1, EndStatus.DONE, f'"{CANARY}"'.encode(), "json")
+    doubt = StepEnd(
+        fence, f"{CANARY}-b", 1, EndStatus.IN_DOUBT, cause=CANARY, upstream=CANARY, request_id=CANARY
+    )
+    await build.store.end_steps([done, doubt])
+    (entry,) = await build.store.list_doubts(task_id=fence.task_id)
+    await build.store.resolve_doubts([entry.id], DoubtAnswer.REPEAT, by=CANARY, note=CANARY)
 
 
 async def places_of(build: Build, text: str) -> list[str]:
@@ -133,6 +150,8 @@ async def test_the_bytes_of_a_forgotten_task_are_in_no_table(build: Build) -> No
         "failure_mark",
         "gate",
         "dead",
+        "step",
+        "doubt",
     } <= {*await places_of(build, CANARY)}
 
     for task_id in ids:

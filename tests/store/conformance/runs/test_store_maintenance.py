@@ -17,6 +17,7 @@ from tidegate.domain.states import State
 from tidegate.errors import TaskNotFoundError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ProgressUpdate, TaskFilter
+from tidegate.store.step_rows import StepBegin
 from tidegate.worker.maintenance.loop import MaintenanceLoop
 from tidegate.worker.settings import Timings
 
@@ -145,6 +146,30 @@ async def deleted_by_maintenance(store: Store) -> None:
     async with asyncio.timeout(20):
         await swept.wait()
     await maintenance.stop()
+
+
+async def test_maintenance_enters_steps_whose_run_is_over_in_the_ledger_of_doubts(build: Build) -> None:
+    fence = (await build.run()).fence
+    await build.store.begin_steps([StepBegin(fence, "k", 1, "call")])
+    await build.done(dead(fence))
+    found = asyncio.Event()
+
+    class Watched:
+        def __getattr__(self, name: str) -> object:
+            return getattr(build.store, name)
+
+        async def find_doubts(self, limit: int) -> int:
+            count = await build.store.find_doubts(limit)
+            found.set()
+            return count
+
+    watched: Any = Watched()
+    maintenance = MaintenanceLoop(watched, Timings(), Retention(), rng=random.Random(1), clock=time.monotonic)
+    maintenance.start()
+    async with asyncio.timeout(20):
+        await found.wait()
+    await maintenance.stop()
+    assert [entry.task_id for entry in await build.store.list_doubts()] == [fence.task_id]
 
 
 async def test_live_tasks_are_never_deleted(build: Build, clock: SettableClock) -> None:

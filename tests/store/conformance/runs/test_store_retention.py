@@ -13,7 +13,9 @@ from tidegate.codec.tags import CODEC
 from tidegate.domain.outcome import Released
 from tidegate.domain.retention import Data, FinalTable, QueueRetention, Retention
 from tidegate.domain.states import State
+from tidegate.domain.step import OnDoubt
 from tidegate.errors import DataRemovedError
+from tidegate.store.step_rows import EndStatus, StepBegin, StepEnd
 from tidegate.store.streams import NewChunk
 from tidegate.worker.maintenance.retention import RetentionSweep
 
@@ -34,10 +36,33 @@ async def with_everything(build: Build, **changes: Any) -> str:
     """Return a task that succeeded at its second run and left something in each table."""
     task = await build.run(**{"queue": "q"} | changes)
     await build.store.append_chunks([NewChunk(task.fence, 1, b'"chunk"')])
+    await build.store.begin_steps([StepBegin(task.fence, key, 1, "call", OnDoubt.ASK) for key in "ab"])
+    await build.store.end_steps([StepEnd(task.fence, "a", 1, EndStatus.DONE, b"1", CODEC)])
     await build.done(Released(task.fence, "again"))
     (task,) = await build.claim(await build.worker(), queues=(changes.get("queue", "q"),))
     await build.done(succeeded(task.fence))
+    await build.store.find_doubts()
     return task.fence.task_id
+
+
+async def test_steps_and_their_doubts_may_be_removed_before_their_finished_task(
+    build: Build, clock: SettableClock
+) -> None:
+    done, running = await with_everything(build), (await build.run()).fence
+    letter = (await build.run()).fence
+    for fence in (running, letter):
+        await build.store.begin_steps([StepBegin(fence, "a", 1, "call")])
+    await build.done(dead(letter))
+    assert await build.store.find_doubts() == 1
+    clock.advance(2 * DAY)
+
+    assert await sweep(build, steps="1d") == 3
+    assert await build.store.read_steps(done) == []
+    assert await build.store.list_doubts(task_id=done) == []
+    assert await build.state(done) is State.SUCCEEDED
+    for fence in (running, letter):
+        assert len(await build.store.read_steps(fence.task_id)) == 1
+    assert len(await build.store.list_doubts()) == 1
 
 
 async def test_a_queue_may_keep_its_tasks_longer_or_shorter_than_others(
@@ -194,7 +219,8 @@ async def test_an_export_has_all_rows_of_a_task_with_ids_as_text(build: Build) -
     rows = await build.store.export_tasks([task_id], [Data.TASKS])
     by_table = {row.table: row.columns for row in rows}
 
-    assert {"task", "payload", "archive", "result", "attempt", "stream", "chunk"} <= set(by_table)
+    tables = {"task", "payload", "archive", "result", "attempt", "stream", "chunk", "step", "doubt"}
+    assert tables <= set(by_table)
     assert {row.task_id for row in rows} == {task_id}
     assert by_table["task"]["id"] == by_table["payload"]["task_id"] == task_id
     assert by_table["task"]["tenant"] == "acme"
