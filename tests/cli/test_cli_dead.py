@@ -330,6 +330,22 @@ def test_deaths_are_counted_by_reason_and_stay_counted_after_a_purge(workspace):
     assert [(row["queue"], row["reason"], row["deaths"]) for row in rows] == [("vip", "crash", 1)]
 
 
+def test_deaths_are_counted_by_error_class_fingerprint_and_tenant(workspace):
+    workspace.die(2)
+    workspace.die(failure=CRASH)
+    workspace.die(tenant="acme")
+    fingerprint = workspace.lines("dead", "groups", "--reason", "crash")[0]["fingerprint"]
+
+    def count(*options):
+        return sum(row["deaths"] for row in workspace.lines("dead", "stats", *options))
+
+    assert count("--error", "shop.Refused") == 3
+    assert count("--fingerprint", fingerprint[:8]) == 1
+    assert count("--tenant", "acme") == 1
+    assert count("--tenant", "acme", "--fingerprint", fingerprint) == 0
+    assert "no group" in workspace.run("dead", "stats", "--fingerprint", "ffff", code=2).stderr
+
+
 def test_deaths_are_grouped_by_what_failed(workspace):
     *_, last = workspace.die(3)
     workspace.die(failure=CRASH)

@@ -29,6 +29,8 @@ BODIES: dict[str, Any] = {
     "/api/v1/dead-letters/redrive": {"task_ids": []},
     "/api/v1/dead-letters/purge": {"task_ids": []},
     "/api/v1/operations/redrive": {"reason": "auth"},
+    "/api/v1/operations/purge": {"reason": "auth"},
+    "/api/v1/forget": {"tenant": "nobody", "dry_run": True},
 }
 TABLE: dict[tuple[str, str], str] = {
     ("POST", "/api/v1/tasks"): "submitter operator admin",
@@ -59,6 +61,9 @@ TABLE: dict[tuple[str, str], str] = {
     ("GET", "/api/v1/operations/{operation_id}"): "viewer operator admin",
     ("GET", "/api/v1/operations/{operation_id}/letters"): "viewer operator admin",
     ("POST", "/api/v1/operations/redrive"): "operator admin",
+    ("POST", "/api/v1/operations/purge"): "operator admin",
+    ("GET", "/api/v1/database/sizes"): "admin, whole",
+    ("POST", "/api/v1/forget"): "admin, whole",
     ("POST", "/api/v1/operations/{operation_id}/abort"): "operator admin",
     ("POST", "/api/v1/operations/{operation_id}/undo"): "operator admin",
     ("GET", "/api/v1/functions"): "submitter viewer operator admin",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import httpx2
 import pytest
 from web_support import make, served
 
+from support import until
 from tidegate import Tidegate
 from tidegate.internals import core_of
+from tidegate.store.rows import TaskFilter
 from tidegate.web import Role
 
 pytestmark = pytest.mark.anyio
@@ -45,6 +50,59 @@ async def test_a_redrive_is_counted_started_followed_aborted_and_undone(app: Tid
         assert (await client.post(f"{url}/undo")).status_code == 409
         letters = (await client.get(f"{url}/letters")).json()["letters"]
         assert {letter["task_id"] for letter in letters} <= set(ids)
+
+
+async def test_a_purge_by_filter_is_counted_started_and_followed_to_its_end(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        await dead(app, 3)
+        kept = await dead(app, 1, tenant="acme")
+        chosen = {"tenant": "", "function": "web:fail"}
+
+        planned = await client.post("/api/v1/operations/purge", json=chosen | {"dry_run": True})
+        assert planned.json() == {"letters": 3}
+        assert (await client.get("/api/v1/operations")).json()["operations"] == []
+        started = await client.post("/api/v1/operations/purge", json=chosen | {"expect": 3})
+        operation = started.json()
+        assert (started.status_code, operation["kind"], operation["preview"]) == (202, "purge", 3)
+
+        url = f"/api/v1/operations/{operation['operation_id']}"
+        done = await until(lambda: _ended(client, url))
+        assert (done["state"], done["sent"], done["skipped"]) == ("done", 3, 0)
+        left = (await client.get("/api/v1/dead-letters")).json()["dead_letters"]
+        assert [letter["task_id"] for letter in left] == kept
+        entries = (await client.get("/api/v1/audit")).json()["entries"]
+        assert [(one["action"], one["target"]) for one in entries] == [
+            ("purge", f"operation {operation['operation_id']}")
+        ]
+        assert (await client.post(f"{url}/undo")).status_code == 409
+
+
+async def _ended(client: httpx2.AsyncClient, url: str) -> dict[str, Any] | None:
+    found: dict[str, Any] = (await client.get(url)).json()
+    return found if found["ended_at"] is not None else None
+
+
+async def test_an_unclear_or_too_large_purge_is_refused_and_a_tenant_purges_its_own_letters_only(
+    app: Tidegate,
+) -> None:
+    mine = await make(app, Role.OPERATOR, "acme")
+    for tenant in ("acme", "other"):
+        await dead(app, 1, tenant)
+    async with served(app) as api, api.client(mine) as me:
+        for body, status in (
+            ({}, 422),
+            ({"everything": True, "queue": "q"}, 422),
+            ({"everything": True, "expect": 0}, 409),
+            ({"everything": True, "to_queue": "q"}, 400),
+        ):
+            answer = await me.post("/api/v1/operations/purge", json=body)
+            assert answer.status_code == status, (body, answer.text)
+        started = (await me.post("/api/v1/operations/purge", json={"tenant": "other"})).json()
+        done = await until(lambda: _ended(me, f"/api/v1/operations/{started['operation_id']}"))
+        assert done["sent"] == 1
+    store = await core_of(app).opened_store()
+    left = await store.list_dead_letters(TaskFilter(), limit=9)
+    assert [letter.tenant for letter in left] == ["other"]
 
 
 async def test_an_unclear_or_too_large_redrive_is_refused(app: Tidegate) -> None:

@@ -141,7 +141,8 @@ class DeadLetterAdmin:
         Args:
             step: The length of a period: `"minute"`, `"hour"` or `"day"`, in UTC. Deaths are kept by the
                 minute for two days, by the hour for 35 days, and by the day for 400.
-            filters: Filters of `DeathFilters`. Default: the last 24 hours.
+            filters: Filters of `DeathFilters`. Default: the last 24 hours. With a tenant, its tasks that are
+                still dead are counted.
 
         Raises:
             OptionError: A value is invalid, or there would be more than 3,000 periods.

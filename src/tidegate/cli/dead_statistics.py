@@ -19,6 +19,7 @@ from tidegate.deadletter.surges import find_surges
 from tidegate.domain.text import counted
 from tidegate.operations import history
 from tidegate.operations.failure_groups import GroupWithState, group_fields, list_groups
+from tidegate.operations.fingerprints import optional_fingerprint
 from tidegate.operations.history import STEP_MINUTES, DeathFilters, GroupFilters
 from tidegate.policy.failure_state import FailureState
 from tidegate.store.history_rows import DeathCountRow
@@ -43,6 +44,9 @@ _FILTERS = (
     click.option("--queue", metavar="NAME", help="Only this queue."),
     click.option("--function", metavar="NAME", help="Only this task function, by its full name."),
     click.option("--reason", metavar="WORD", help="Only this reason: content_policy, crash…"),
+    click.option("--error", "error_class", metavar="CLASS", help="Only this error class, with its module."),
+    click.option("--fingerprint", metavar="HEX", help="Only this fingerprint, or its first digits."),
+    click.option("--tenant", metavar="NAME", help="Only this tenant's tasks that are still dead."),
 )
 
 
@@ -65,9 +69,21 @@ def death_filters(command: Command) -> Command:
         queue: str | None,
         function: str | None,
         reason: str | None,
+        error_class: str | None,
+        fingerprint: str | None,
+        tenant: str | None,
         **options: Any,
     ) -> Any:
-        filters = DeathFilters(since=since, until=until, queue=queue, function=function, reason=reason)
+        filters = GroupFilters(
+            since=since,
+            until=until,
+            queue=queue,
+            function=function,
+            reason=reason,
+            error_class=error_class,
+            fingerprint=fingerprint,
+            tenant=tenant,
+        )
         return command(*args, filters=filters, **options)
 
     decorated: Any = with_filters
@@ -111,11 +127,18 @@ async def _stats(location: StoreLocation, filters: DeathFilters, step: str, as_j
 
 
 async def _print_surges(store: Store, filters: DeathFilters) -> None:
-    """Report the functions whose deaths surge now, if the range ends now."""
-    if filters.get("until") is not None:
+    """Report the functions whose deaths surge now, if the range ends now.
+
+    Surges are not known of an error class or a tenant.
+    """
+    if any(filters.get(name) is not None for name in ("until", "error_class", "tenant")):
         return
     found = await find_surges(
-        store, queue=filters.get("queue"), function=filters.get("function"), reason=filters.get("reason")
+        store,
+        queue=filters.get("queue"),
+        function=filters.get("function"),
+        reason=filters.get("reason"),
+        fingerprint=await optional_fingerprint(store, filters.get("fingerprint")),
     )
     for each in found:
         if each.surge.surges:
@@ -146,9 +169,6 @@ def format_period(at: float, step: str) -> str:
 
 @click.command("groups")
 @death_filters
-@click.option("--error", "error_class", metavar="CLASS", help="Only this error class, with its module.")
-@click.option("--fingerprint", metavar="HEX", help="Only this fingerprint, or its first digits.")
-@click.option("--tenant", metavar="NAME", help="Only this tenant's tasks that are still dead.")
 @click.option(
     "--state", type=click.Choice([str(each) for each in FailureState]), help="Only groups in this state."
 )
@@ -158,10 +178,7 @@ def format_period(at: float, step: str) -> str:
 @location_options
 @json_option
 def groups_command(
-    filters: DeathFilters,
-    error_class: str | None,
-    fingerprint: str | None,
-    tenant: str | None,
+    filters: GroupFilters,
     state: str | None,
     limit: int,
     location: StoreLocation,
@@ -174,8 +191,7 @@ def groups_command(
     Other commands take the FINGERPRINT of a group. STATE is open, resolved, muted or reopened. A reopened
     group was resolved, and a task has died of it since then.
     """
-    chosen = GroupFilters(**filters, error_class=error_class, fingerprint=fingerprint, tenant=tenant)
-    run(_groups(location, chosen, None if state is None else FailureState(state), limit, as_json))
+    run(_groups(location, filters, None if state is None else FailureState(state), limit, as_json))
 
 
 async def _groups(

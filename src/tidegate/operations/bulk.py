@@ -121,11 +121,7 @@ async def start_redrive(
     which = replace(which, before=now if which.before is None else min(which.before, now))
     preview = await preview_redrive(store, which, settings)
     if expect is not None and preview.letters > expect:
-        raise NotAcceptedError(
-            f"{counted(preview.letters, 'dead letter')} match, more than the {expect} expected;"
-            " nothing was redriven",
-            fix="look at them again: tidegate dead ls",
-        )
+        raise _too_many_error(preview.letters, expect, "redriven")
     if preview.in_doubt and not preview.letters:
         raise _in_doubt_error(preview.in_doubt)
     settings = replace(settings, functions=tuple(sorted(own)))
@@ -196,38 +192,58 @@ async def purge(
     Without ids, delete every letter that matches and was dead when this call began. The purge ends early if
     somebody aborts the operation.
     """
+    if task_ids is None:
+        operation = await start_purge(store, which, by=by, tenant=tenant)
+        return await run_purge(store, operation, on_progress=on_progress), {}
+    made = _new(OperationKind.PURGE, OperationState.PURGING, by, len(task_ids), None, tenant)
+    await store.add_operation(made)
+    statuses: dict[str, ActionStatus] = {}
+    for start in range(0, len(task_ids), CHUNK_SIZE):
+        answers = await store.purge_letters(made.id, task_ids[start : start + CHUNK_SIZE])
+        if answers is None:
+            return await get_operation(store, made.id), statuses
+        statuses |= answers
+        on_progress(len(statuses))
+    return await _end(store, made.id, OperationState.DONE, ""), statuses
+
+
+async def start_purge(
+    store: Store, which: TaskFilter, *, by: str, tenant: str | None = None, expect: int | None = None
+) -> OperationRow:
+    """Record a purge of every letter that matches and is dead now. `run_purge` deletes them.
+
+    Raises:
+        NotAcceptedError: More letters match than expected. Nothing was started.
+    """
     now = await store.now()
     which = replace(which, before=now if which.before is None else min(which.before, now))
-    preview = len(task_ids) if task_ids is not None else await store.count_dead_letters(which)
-    operation = _new(
-        OperationKind.PURGE,
-        OperationState.PURGING,
-        by,
-        preview,
-        None if task_ids is not None else which,
-        tenant,
-    )
+    preview = await store.count_dead_letters(which)
+    if expect is not None and preview > expect:
+        raise _too_many_error(preview, expect, "purged")
+    operation = _new(OperationKind.PURGE, OperationState.PURGING, by, preview, which, tenant)
     await store.add_operation(operation)
-    statuses: dict[str, ActionStatus] = {}
+    return await get_operation(store, operation.id)
+
+
+async def run_purge(
+    store: Store, operation: OperationRow, *, on_progress: Callable[[int], None] = lambda seen: None
+) -> OperationRow:
+    """Delete the letters of a purge by filter; return it at its end.
+
+    If the process dies meanwhile, maintenance ends the operation a minute later.
+    """
+    assert operation.filter is not None
     seen, last_kept = 0, None
-    while True:
-        if task_ids is not None:
-            chunk = list(task_ids[seen : seen + CHUNK_SIZE])
-        else:
-            letters = await store.list_dead_letters(which, after=last_kept, limit=CHUNK_SIZE)
-            chunk = [letter.task_id for letter in letters]
-        if not chunk:
-            break
+    while letters := await store.list_dead_letters(operation.filter, after=last_kept, limit=CHUNK_SIZE):
+        chunk = [letter.task_id for letter in letters]
         answers = await store.purge_letters(operation.id, chunk)
         if answers is None:
-            return await get_operation(store, operation.id), statuses
-        if task_ids is not None:
-            statuses |= answers
+            return await get_operation(store, operation.id)
         # The next page starts after the last letter that was kept: purged letters are no longer listed.
         last_kept = next((one for one in reversed(chunk) if answers[one] is not ActionStatus.DONE), last_kept)
         seen += len(chunk)
         on_progress(seen)
-    return await _end(store, operation.id, OperationState.DONE, ""), statuses
+    return await _end(store, operation.id, OperationState.DONE, "")
 
 
 async def abort(store: Store, operation_id: str, *, by: str) -> OperationRow:
@@ -358,6 +374,13 @@ def _in_doubt_error(letters: int) -> NotAcceptedError:
     return NotAcceptedError(
         f"{counted(letters, 'dead letter')} made calls that may have been processed; nothing was redriven",
         fix="check at the provider, then repeat them with --repeat-doubts",
+    )
+
+
+def _too_many_error(matching: int, expect: int, done: str) -> NotAcceptedError:
+    return NotAcceptedError(
+        f"{counted(matching, 'dead letter')} match, more than the {expect} expected; nothing was {done}",
+        fix="look at them again: tidegate dead ls",
     )
 
 

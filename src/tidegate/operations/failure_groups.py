@@ -11,7 +11,7 @@ from tidegate.domain.readers import Seconds, positive_option, require_names
 from tidegate.domain.text import storable
 from tidegate.errors import OptionError
 from tidegate.operations.fingerprints import known_fingerprint, optional_fingerprint
-from tidegate.operations.history import GroupFilters, HistoryFilters, history_range, names_of_deaths, range_of
+from tidegate.operations.history import GroupFilters, HistoryFilters, history_range, range_of
 from tidegate.policy.failure_state import FailureState
 from tidegate.policy.suggest_rule import suggest_rule
 from tidegate.store.failure_rows import FailureMark, MarkKind, UnknownFailureRow
@@ -49,7 +49,7 @@ async def list_groups(
     Raises:
         OptionError: A value is invalid.
     """
-    which = await history_range(store, names_of_deaths(filters))
+    which = await history_range(store, filters)
     groups = await store.list_failure_groups(
         which,
         limit=limit if state is None else _FETCHED,

@@ -49,6 +49,7 @@ async def forget(
     tenant: str | None = None,
     archive: Archive | None = None,
     by: str = "",
+    role: str = "",
     cancel: bool = False,
     dry_run: bool = False,
 ) -> ForgetReport:
@@ -60,6 +61,7 @@ async def forget(
         tenant: The tenant.
         archive: The archive of this machine; its files are rewritten.
         by: Who does this, for the audit log.
+        role: The role of their token; empty without one.
         cancel: Whether to cancel tasks that are not final, and wait until they have ended.
         dry_run: Only count.
 
@@ -90,7 +92,7 @@ async def forget(
             archived = await asyncio.to_thread(archive.forget, partial(_is_of, frozenset(ids), tenant))
     target = ids[0] if tenant is None else f"tenant {_digest(tenant)}"
     answer = f"{counted(done, 'task')}, {counted(archived, 'archived row')}"
-    await record(store, by, "forget", target, answer)
+    await record(store, by, "forget", target, answer, role=role)
     not_erased = await store.erase_deleted()
     return replace(report, tasks=done, other_rows=others, archived_rows=archived, not_erased=not_erased)
 

@@ -18,6 +18,7 @@ from tidegate.domain.readers import (
     seconds_option,
 )
 from tidegate.errors import OptionError
+from tidegate.operations.fingerprints import optional_fingerprint
 from tidegate.store.history_rows import (
     DeathCountRow,
     HistoryRange,
@@ -52,17 +53,16 @@ class DeathFilters(HistoryFilters, total=False):
 
     reason: str | None
     """A value of `Reason`: `content_policy`, `crash`…"""
-
-
-class GroupFilters(DeathFilters, total=False):
-    """Which groups of failures; every given filter must match."""
-
     error_class: str | None
     """The dotted name of the exception class."""
     fingerprint: str | None
     """The 16 hex digits of a fingerprint, or the first digits of a known one."""
     tenant: str | None
     """Count only the tasks of this tenant that are still dead: counters of deaths have no tenant."""
+
+
+class GroupFilters(DeathFilters, total=False):
+    """Which groups of failures; every given filter must match."""
 
 
 class StatisticsFilters(HistoryFilters, total=False):
@@ -125,22 +125,12 @@ async def count_deaths(store: Store, filters: DeathFilters, *, step: str) -> lis
     minutes = STEP_MINUTES[choice_option("step", step, STEP_MINUTES)]
     which = await history_range(store, filters)
     require_few_periods(which, minutes)
-    return await store.count_deaths(which, step_minutes=minutes)
-
-
-def names_of_deaths(filters: GroupFilters) -> DeathFilters:
-    """Return the filters that every count of deaths accepts.
-
-    Raises:
-        OptionError: There is no filter of that name.
-    """
-    require_names(filters, GroupFilters.__annotations__)
-    return DeathFilters(
-        since=filters.get("since"),
-        until=filters.get("until"),
-        queue=filters.get("queue"),
-        function=filters.get("function"),
-        reason=filters.get("reason"),
+    return await store.count_deaths(
+        which,
+        step_minutes=minutes,
+        error_class=filters.get("error_class"),
+        fingerprint=await optional_fingerprint(store, filters.get("fingerprint")),
+        tenant=filters.get("tenant"),
     )
 
 

@@ -112,10 +112,13 @@ async def read_pauses(store: Store) -> Pauses:
     return Pauses(await store.list_pauses())
 
 
-async def record(store: Store, by: str, action: str, target: str, answer: str, why: str = "") -> None:
+async def record(
+    store: Store, by: str, action: str, target: str, answer: str, why: str = "", *, role: str = ""
+) -> None:
     """Write one change to the audit log."""
     make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
-    await store.add_audit_entries([NewAuditEntry(make_id(), by, "", None, action, target, answer, why[:500])])
+    entry = NewAuditEntry(make_id(), by, role, None, action, target, answer, why[:500])
+    await store.add_audit_entries([entry])
 
 
 def current_user(through: str) -> str:

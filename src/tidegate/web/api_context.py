@@ -20,6 +20,7 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskRow
 from tidegate.store.short_ids import full_ids
 from tidegate.web.audit import AuditLog
+from tidegate.web.background import BackgroundWork
 from tidegate.web.capacity import NoCapacityError, SharedCapacity
 from tidegate.web.offload import Offload
 from tidegate.web.problems import NO_STORE, Problem
@@ -53,6 +54,8 @@ class ApiContext:
         self.authenticate = authenticate
         self.submitter = Submitter(core)
         self.audit = AuditLog(core.opened_store, core.next_id)
+        self.background = BackgroundWork()
+        """Runs what goes on after its response."""
         self.offload = Offload()
         self.waiters = SharedCapacity(settings.waiters)
         """Limits the requests that wait for the end of a task."""

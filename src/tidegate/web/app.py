@@ -46,6 +46,7 @@ from tidegate.web.routes import (
     operations,
     overview,
     pauses,
+    retention,
     schedules,
     statistics,
     submit,
@@ -95,6 +96,7 @@ def create_app(
         schedules,
         operations,
         alerts,
+        retention,
         metrics,
         autoscale,
         health,
@@ -175,6 +177,7 @@ async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
         context.shutdown.trigger()
         for job in alert_jobs:
             await job.stop()
+        await context.background.close()
         await context.audit.close()
         context.offload.close()
 

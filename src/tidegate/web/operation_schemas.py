@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from tidegate.operations.bulk import describe_filter
+from tidegate.operations.dead_letters import DeadLetterFilters
 from tidegate.store.operation_rows import LetterRow, OperationRow
 from tidegate.web.request_schemas import Duration
 
 
-class RedriveRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters to redrive, and how. At least one field must choose: a filter, or `everything`."""
+class PurgeRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Which dead letters to purge. At least one field must choose: a filter, or `everything`."""
 
     queue: str | None = None
     function: str | None = None
@@ -31,6 +32,26 @@ class RedriveRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Only count; nothing is started."""
     expect: int | None = None
     """Refuse if more letters match than this."""
+
+    @property
+    def filters(self) -> DeadLetterFilters:
+        """The filter that its fields make."""
+        return DeadLetterFilters(
+            queue=self.queue,
+            function=self.function,
+            tenant=self.tenant,
+            reason=self.reason,
+            error_class=self.error_class,
+            labels=self.labels,
+            fingerprint=self.fingerprint,
+            since=self.since,
+            before=self.before,
+        )
+
+
+class RedriveRequest(PurgeRequest, forbid_unknown_fields=True):
+    """Which dead letters to redrive, and how. At least one field must choose: a filter, or `everything`."""
+
     to_queue: str | None = None
     """Send them to this queue instead of their own."""
     keep_attempts: bool = False
@@ -41,6 +62,13 @@ class RedriveRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Stop when a larger share of the first attempts fail, from 0 to 1."""
     canary_within: Duration = None
     """How long the first attempts of the canary may take; 10 minutes by default."""
+
+
+class PurgePreviewOut(msgspec.Struct):
+    """What a purge would do."""
+
+    letters: int
+    """Dead letters that would be deleted."""
 
 
 class RedrivePreviewOut(msgspec.Struct):

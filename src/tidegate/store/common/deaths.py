@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
+
 from tidegate.domain.fingerprint import Fingerprint
 from tidegate.domain.states import State
 from tidegate.store.common.outcomes import EndedRunRow, TaskTransition
@@ -68,24 +70,42 @@ async def describe(db: Session, found: Iterable[Fingerprint]) -> None:
     await db.run_each(db.sql("deaths")["describe"], rows)
 
 
-async def count_deaths(db: Session, which: HistoryRange, *, step_minutes: int) -> list[DeathCountRow]:
+async def count_deaths(
+    db: Session,
+    which: HistoryRange,
+    *,
+    step_minutes: int,
+    error_class: str | None = None,
+    fingerprint: str | None = None,
+    tenant: str | None = None,
+) -> list[DeathCountRow]:
     """Return the deaths, grouped by period, queue, function and reason, oldest first."""
-    first, after = minutes_of(which)
-    days = days_of(first, after, step_minutes, await db.now())
-    rows = await db.rows(
-        db.sql("deaths")["count"],
-        first,
-        after,
-        *days,
-        step_minutes,
-        which.queue,
-        which.function,
-        which.reason,
-    )
+    sql = db.sql("deaths")
+    fingerprints = await _fingerprints_json(db, error_class, fingerprint)
+    names = (which.queue, which.function, which.reason, fingerprints)
+    if tenant is None:
+        first, after = minutes_of(which)
+        days = days_of(first, after, step_minutes, await db.now())
+        rows = await db.rows(sql["count"], first, after, *days, step_minutes, *names)
+    else:
+        period = (which.since, which.until)
+        rows = await db.rows(sql["count_of_tenant"], *period, storable(tenant), step_minutes, *names)
     return [
         DeathCountRow(minute * 60.0, queue, function, reason, int(deaths))
         for minute, queue, function, reason, deaths in rows
     ]
+
+
+async def _fingerprints_json(db: Session, error_class: str | None, fingerprint: str | None) -> str | None:
+    """Return the fingerprints that may be counted as a JSON array; None for all."""
+    if error_class is None and fingerprint is None:
+        return None
+    if error_class is None:
+        chosen = [fingerprint]
+    else:
+        of_class = await db.column(db.sql("deaths")["of_class"], storable(error_class))
+        chosen = [each for each in of_class if fingerprint in (None, each)]
+    return msgspec.json.encode(chosen).decode()
 
 
 @dataclass(slots=True)

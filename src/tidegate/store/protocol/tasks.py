@@ -173,15 +173,27 @@ class DeadLetters(Protocol):
 class Statistics(Protocol):
     """Counts that never scan finished tasks."""
 
-    async def count_deaths(self, which: HistoryRange, *, step_minutes: int) -> list[DeathCountRow]:
+    async def count_deaths(
+        self,
+        which: HistoryRange,
+        *,
+        step_minutes: int,
+        error_class: str | None = None,
+        fingerprint: str | None = None,
+        tenant: str | None = None,
+    ) -> list[DeathCountRow]:
         """Return how many tasks died, grouped by period, queue, function and reason, oldest first.
 
-        A death is counted when it happens. A redrive, a purge and retention do not change the count.
+        A death is counted when it happens. A redrive, a purge and retention do not change the count. Deaths
+        are not counted by tenant. If a tenant is given, its tasks that are still dead are counted.
 
         Args:
             which: The time, and the deaths that count.
             step_minutes: Length of a period: 1, 60 or 1,440. Deaths older than two days are counted by the
                 hour, and older than 35 days by the day.
+            error_class: Only deaths with this class of exception.
+            fingerprint: Only deaths with this fingerprint.
+            tenant: Only dead letters of this tenant.
         """
 
     async def list_failure_groups(

@@ -11,13 +11,15 @@ from tidegate.domain.access import Principal
 from tidegate.domain.readers import choice_option
 from tidegate.operations import bulk, dead_letters
 from tidegate.operations.bulk import PLAIN_SETTINGS, redrive_settings
-from tidegate.operations.dead_letters import DeadLetterFilters
 from tidegate.store.operation_rows import LetterState, OperationRow
 from tidegate.store.protocol import Store
+from tidegate.store.rows import TaskFilter
 from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.operation_schemas import (
     OperationOut,
     OperationPage,
+    PurgePreviewOut,
+    PurgeRequest,
     RedrivenLetterPage,
     RedrivePreviewOut,
     RedriveRequest,
@@ -99,6 +101,24 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         asked = await context.read_body(request, RedriveRequest)
         return await _start(context, principal_of(request), asked)
 
+    @api.route(
+        "POST",
+        "/api/v1/operations/purge",
+        AccessRule(OPERATORS),
+        body=PurgeRequest,
+        responses={
+            200: ResponseSpec("With `dry_run`: what it would do", PurgePreviewOut),
+            202: ResponseSpec("The operation has started", OperationOut),
+        },
+    )
+    async def start_purge(request: Request) -> Response:
+        """Start to delete the dead letters that match, with their arguments and history. It has no undo.
+
+        It runs in this server: if the server ends meanwhile, the operation stops a minute later.
+        """
+        asked = await context.read_body(request, PurgeRequest)
+        return await _start_purge(context, principal_of(request), asked)
+
     @api.route("POST", "/api/v1/operations/{operation_id}/abort", AccessRule(OPERATORS), responses=_ONE)
     async def abort_operation(request: Request, operation_id: str) -> Response:
         """Stop an operation: it sends or deletes no more letters. Those that were sent go on."""
@@ -130,21 +150,35 @@ async def _undo(store: Store, operation_id: str, by: str) -> OperationRow:
     return await bulk.undo(store, operation_id, by=by)
 
 
-async def _start(context: ApiContext, principal: Principal, asked: RedriveRequest) -> Response:
-    filters = DeadLetterFilters(
-        queue=asked.queue,
-        function=asked.function,
-        tenant=asked.tenant,
-        reason=asked.reason,
-        error_class=asked.error_class,
-        labels=asked.labels,
-        fingerprint=asked.fingerprint,
-        since=asked.since,
-        before=asked.before,
-    )
+async def _chosen(store: Store, principal: Principal, asked: PurgeRequest) -> TaskFilter:
+    """Return the filter; with a token of a tenant it matches that tenant's letters only.
+
+    Raises:
+        UsageError: Nothing chooses, or both a filter and `everything`.
+    """
+    filters = asked.filters
     dead_letters.require_one_choice(None, filters, everything=asked.everything, fix=_HOW_TO_CHOOSE)
     if principal.tenant is not None:
         filters["tenant"] = principal.tenant
+    return await dead_letters.task_filter(store, filters)
+
+
+async def _start_purge(context: ApiContext, principal: Principal, asked: PurgeRequest) -> Response:
+    store = await context.store()
+    which = await _chosen(store, principal, asked)
+    if asked.dry_run:
+        return json_response(PurgePreviewOut(await store.count_dead_letters(which)))
+    row = await bulk.start_purge(
+        store, which, by=principal.name, tenant=principal.tenant, expect=asked.expect
+    )
+    await context.audit.record_action(principal, "purge", [(f"operation {row.id}", str(row.state))])
+    context.background.start(bulk.run_purge(store, row), f"purge {row.id}")
+    return json_response(to_operation_out(row), 202)
+
+
+async def _start(context: ApiContext, principal: Principal, asked: RedriveRequest) -> Response:
+    store = await context.store()
+    which = await _chosen(store, principal, asked)
     settings = redrive_settings(
         to_queue=asked.to_queue,
         keep_attempts=asked.keep_attempts,
@@ -152,8 +186,6 @@ async def _start(context: ApiContext, principal: Principal, asked: RedriveReques
         stop_above=asked.stop_above,
         canary_within=PLAIN_SETTINGS.canary_seconds if asked.canary_within is None else asked.canary_within,
     )
-    store = await context.store()
-    which = await dead_letters.task_filter(store, filters)
     if asked.dry_run:
         found = await bulk.preview_redrive(store, which, settings)
         return json_response(RedrivePreviewOut(found.letters, found.in_doubt, found.canary))

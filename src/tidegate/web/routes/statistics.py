@@ -68,9 +68,24 @@ def _add_death_routes(api: ProtectedRouter, context: ApiContext) -> None:
         queue: Text = None,
         function: Text = None,
         reason: Text = None,
+        error_class: Text = None,
+        fingerprint: Text = None,
+        tenant: Text = None,
     ) -> Response:
-        """Return how many tasks died by period, queue, function and reason. A redrive does not change it."""
-        filters = DeathFilters(since=since, until=until, queue=queue, function=function, reason=reason)
+        """Return how many tasks died by period, queue, function and reason. A redrive does not change it.
+
+        With `tenant`: its tasks that are still dead.
+        """
+        filters = DeathFilters(
+            since=since,
+            until=until,
+            queue=queue,
+            function=function,
+            reason=reason,
+            error_class=error_class,
+            fingerprint=fingerprint,
+            tenant=tenant,
+        )
         found = await history.count_deaths(await context.store(), filters, step=step)
         return json_response(DeathCountsOut([DeathCountOut(**fields_of(row)) for row in found]))
 

@@ -44,6 +44,35 @@ async def test_deaths_are_counted_by_period_queue_function_and_reason(
     ]
 
 
+async def test_error_class_fingerprint_and_tenant_choose_the_deaths(
+    build: Build, clock: SettableClock
+) -> None:
+    await die(build, failed(), failed("nothing at all"), failed(cls="app.Full"), queue="main")
+    clock.advance(HOUR)
+    (theirs,) = await die(build, failed(), queue="main", tenant="acme")
+    groups = await build.store.list_failure_groups(EVER, error_class="app.Empty")
+    fingerprint = next(each.fingerprint for each in groups if each.deaths == 2)
+
+    async def count(step: int = 60, **names: str) -> list[tuple[float, int]]:
+        rows = await build.store.count_deaths(EVER, step_minutes=step, **names)
+        return [(row.at, row.deaths) for row in rows]
+
+    later = START + HOUR
+    assert await count(error_class="app.Empty") == [(START, 2), (later, 1)]
+    assert await count(fingerprint=fingerprint) == [(START, 1), (later, 1)]
+    assert await count(error_class="app.Empty", fingerprint=fingerprint) == [(START, 1), (later, 1)]
+    assert await count(error_class="app.Full", fingerprint=fingerprint) == []
+    assert await count(error_class="app.Unknown") == []
+    assert await count(tenant="acme") == [(later, 1)]
+    assert await count(tenant="acme", error_class="app.Full") == []
+    assert await count(tenant="other") == []
+    await build.store.compact_history()
+    assert sum(deaths for _, deaths in await count(1440, error_class="app.Empty")) == 3
+    await build.store.purge([theirs])
+    assert await count(tenant="acme") == [], "only letters that are still there"
+    assert await count(fingerprint=fingerprint) == [(START, 1), (later, 1)]
+
+
 async def test_a_filter_and_a_time_choose_the_deaths(build: Build, clock: SettableClock) -> None:
     await die(build, failed(), failed(reason=Reason.QUOTA), queue="main")
     clock.advance(HOUR)

@@ -25,28 +25,28 @@ ON CONFLICT DO NOTHING
 -- By period, queue, function and reason. Days are read from `death_day`, which has all deaths but those just appended; the
 -- rest of the time from `death`. A row that sums an hour is included if any part of it is in the range.
 -- 1 first minute, 2 minute after the last, 3 the first day to read, 4 the day after the last one, 5 minutes of a period,
--- 6 queue or NULL, 7 function or NULL, 8 reason or NULL
+-- 6 queue or NULL, 7 function or NULL, 8 reason or NULL, 9 JSON array of fingerprints or NULL
 SELECT minute - minute % $5::integer AS period, queue, function, reason, sum(deaths)::bigint
 FROM (
-    SELECT minute, queue, function, reason, deaths
+    SELECT minute, queue, function, reason, fingerprint, deaths
     FROM /*schema*/death_day
     WHERE minute >= $3::integer
         AND minute < $4::integer
     UNION ALL
-    SELECT minute, queue, function, reason, deaths
+    SELECT minute, queue, function, reason, fingerprint, deaths
     FROM /*schema*/death
     WHERE span = 0
         AND minute >= $1::integer
         AND minute < $2::integer
     UNION ALL
-    SELECT minute, queue, function, reason, deaths
+    SELECT minute, queue, function, reason, fingerprint, deaths
     FROM /*schema*/death
     WHERE span IN (1, 60)
         AND minute > $1::integer - 60
         AND minute + span > $1::integer
         AND minute < $3::integer
     UNION ALL
-    SELECT minute, queue, function, reason, deaths
+    SELECT minute, queue, function, reason, fingerprint, deaths
     FROM /*schema*/death
     WHERE span IN (1, 60)
         AND minute >= $4::integer
@@ -55,6 +55,7 @@ FROM (
 WHERE ($6::text IS NULL OR queue = $6)
     AND ($7::text IS NULL OR function = $7)
     AND ($8::text IS NULL OR reason = $8)
+    AND ($9::text IS NULL OR fingerprint = ANY (ARRAY(SELECT json_array_elements_text($9::json))))
 GROUP BY period, queue, function, reason
 ORDER BY period, queue, function, reason
 
@@ -197,6 +198,24 @@ WHERE NOT EXISTS (SELECT 1 FROM /*schema*/death_day AS d WHERE d.fingerprint = g
     AND NOT EXISTS (
         SELECT 1 FROM /*schema*/attempt AS a WHERE a.fingerprint = g.fingerprint AND a.verdict = 'unknown'
     )
+
+-- name: count_of_tenant
+-- A tenant's dead letters by period, queue, function and reason.
+-- 1 moment from which they died, 2 moment before which, 3 tenant, 4 minutes of a period, 5 queue or NULL, 6 function or
+-- NULL, 7 reason or NULL, 8 JSON array of fingerprints or NULL
+SELECT
+    floor(failed_at / 60)::integer - floor(failed_at / 60)::integer % $4::integer AS period, queue, function, reason,
+    count(*)
+FROM /*schema*/dead
+WHERE failed_at >= $1::float8
+    AND failed_at < $2::float8
+    AND tenant = $3::text
+    AND ($5::text IS NULL OR queue = $5)
+    AND ($6::text IS NULL OR function = $6)
+    AND ($7::text IS NULL OR reason = $7)
+    AND ($8::text IS NULL OR fingerprint = ANY (ARRAY(SELECT json_array_elements_text($8::json))))
+GROUP BY period, queue, function, reason
+ORDER BY period, queue, function, reason
 
 -- name: groups_of_tenant
 -- A tenant's dead letters by fingerprint, queue, function and reason, with the one that was enqueued last.

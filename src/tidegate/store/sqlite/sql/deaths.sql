@@ -16,28 +16,28 @@ ON CONFLICT DO NOTHING
 -- By period, queue, function and reason. Days are read from `death_day`, which has all deaths but those just appended; the
 -- rest of the time from `death`. A row that sums an hour is included if any part of it is in the range.
 -- 1 first minute, 2 minute after the last, 3 the first day to read, 4 the day after the last one, 5 minutes of a period,
--- 6 queue or NULL, 7 function or NULL, 8 reason or NULL
+-- 6 queue or NULL, 7 function or NULL, 8 reason or NULL, 9 JSON array of fingerprints or NULL
 SELECT minute - minute % ?5 AS period, queue, function, reason, sum(deaths)
 FROM (
-    SELECT minute, queue, function, reason, deaths
+    SELECT minute, queue, function, reason, fingerprint, deaths
     FROM death_day
     WHERE minute >= ?3
         AND minute < ?4
     UNION ALL
-    SELECT minute, queue, function, reason, deaths
+    SELECT minute, queue, function, reason, fingerprint, deaths
     FROM death
     WHERE span = 0
         AND minute >= ?1
         AND minute < ?2
     UNION ALL
-    SELECT minute, queue, function, reason, deaths
+    SELECT minute, queue, function, reason, fingerprint, deaths
     FROM death
     WHERE span IN (1, 60)
         AND minute > ?1 - 60
         AND minute + span > ?1
         AND minute < ?3
     UNION ALL
-    SELECT minute, queue, function, reason, deaths
+    SELECT minute, queue, function, reason, fingerprint, deaths
     FROM death
     WHERE span IN (1, 60)
         AND minute >= ?4
@@ -46,6 +46,7 @@ FROM (
 WHERE (?6 IS NULL OR queue = ?6)
     AND (?7 IS NULL OR function = ?7)
     AND (?8 IS NULL OR reason = ?8)
+    AND (?9 IS NULL OR fingerprint IN (SELECT value FROM json_each(?9)))
 GROUP BY period, queue, function, reason
 ORDER BY period, queue, function, reason
 
@@ -212,6 +213,23 @@ WHERE fingerprint NOT IN (SELECT fingerprint FROM death_day)
     AND NOT EXISTS (
         SELECT 1 FROM attempt AS a WHERE a.fingerprint = failure_group.fingerprint AND a.verdict = 'unknown'
     )
+
+-- name: count_of_tenant
+-- A tenant's dead letters by period, queue, function and reason.
+-- 1 moment from which they died, 2 moment before which, 3 tenant, 4 minutes of a period, 5 queue or NULL, 6 function or
+-- NULL, 7 reason or NULL, 8 JSON array of fingerprints or NULL
+SELECT
+    cast(failed_at / 60 AS INTEGER) - cast(failed_at / 60 AS INTEGER) % ?4 AS period, queue, function, reason, count(*)
+FROM dead
+WHERE failed_at >= ?1
+    AND failed_at < ?2
+    AND tenant = ?3
+    AND (?5 IS NULL OR queue = ?5)
+    AND (?6 IS NULL OR function = ?6)
+    AND (?7 IS NULL OR reason = ?7)
+    AND (?8 IS NULL OR fingerprint IN (SELECT value FROM json_each(?8)))
+GROUP BY period, queue, function, reason
+ORDER BY period, queue, function, reason
 
 -- name: groups_of_tenant
 -- A tenant's dead letters by fingerprint, queue, function and reason, with the one that was enqueued last.
