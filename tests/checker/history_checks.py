@@ -13,6 +13,7 @@ _STATES_AFTER = {
     "succeeded": State.SUCCEEDED,
     "retrying": State.RETRYING,
     "released": State.READY,
+    "suspended": State.SUSPENDED,
     "dead": State.DEAD,
     "cancelled": State.CANCELLED,
 }
@@ -157,7 +158,7 @@ def reruns_are_explained(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterato
 
 
 def _explains_next_run(ended: HistoryRow) -> bool:
-    if ended.outcome == "released":
+    if ended.outcome in ("released", "suspended"):
         return bool(ended.why)
     return ended.outcome == "retrying" and bool(ended.reason or ended.why) and bool(ended.charge)
 

@@ -108,6 +108,8 @@ def _note(row: TaskRow, now: float) -> str:
             else f"due {format_ago(row.due_at, now)}"
         )
         return join_parts(due, row.message)
+    if row.state is State.SUSPENDED:
+        return join_parts("" if row.due_at is None else f"due {format_ago(row.due_at, now)}", row.message)
     if row.state is State.RUNNING:
         return _progress(row) or f"for {format_duration(max(0.0, now - (row.started_at or now)))}"
     return join_parts(row.reason, row.message) if row.state is State.DEAD else ""

@@ -33,8 +33,8 @@ from tidegate.store.rows import QueueStats
 from tidegate.store.worker_rows import WorkerRow
 
 _WATCH_SECONDS = 1.0
-_COUNTS = ("ready", "paced", "blocked", "running", "retrying", "scheduled", "dead")
-_OPTIONAL_COUNTS = ("SCHEDULED", "RETRYING", "DEAD", "BLOCKED", "PACED", "OLDEST")
+_COUNTS = ("ready", "paced", "blocked", "running", "retrying", "scheduled", "suspended", "dead")
+_OPTIONAL_COUNTS = ("SUSPENDED", "SCHEDULED", "RETRYING", "DEAD", "BLOCKED", "PACED", "OLDEST")
 """The columns that a narrow terminal leaves out; columns without any value are left out first."""
 _MOST_WAITS = 20
 
@@ -108,17 +108,19 @@ def print_queues(queues: Sequence[QueueStats], now: float) -> None:
     if not queues:
         click.echo("no tasks yet; enqueue one: tidegate enqueue FUNCTION ARG")
         return
+    has_suspended = any(stats.suspended for stats in queues)
+    counts = [name for name in _COUNTS if has_suspended or name != "suspended"]
     rows = [
         [
             stats.queue,
-            *(getattr(stats, name) for name in _COUNTS),
+            *(getattr(stats, name) for name in counts),
             format_duration(None if stats.oldest_ready_at is None else max(0.0, now - stats.oldest_ready_at)),
             stats.done_last_minute,
             stats.drain,
         ]
         for stats in queues
     ]
-    heads = ["QUEUE", *(name.upper() for name in _COUNTS), "OLDEST", "DONE/MIN", "DRAINS IN"]
+    heads = ["QUEUE", *(name.upper() for name in counts), "OLDEST", "DONE/MIN", "DRAINS IN"]
     print_table(heads, rows, numbers=heads[1:], optional=_OPTIONAL_COUNTS, shorten=["QUEUE"])
     for stats in queues:
         if stats.drain.kind is DrainKind.NEVER:

@@ -34,6 +34,8 @@ class Charge(StrEnum):
     """The run was released before it had called an upstream. There is no limit."""
     INTERRUPTED = "interrupted"
     """The run was released after it had called an upstream; 5 per task are free."""
+    SUSPENSION = "suspension"
+    """The task suspended itself: it waits for a time, an event or other tasks. Nothing counts."""
     NOTHING = "nothing"
     """No counter."""
 
@@ -83,6 +85,20 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspended:
+    """The task waits without a slot, as its function asked, and runs again when the wait is over."""
+
+    fence: Fence
+    delay_seconds: float | None
+    """The time until it runs again, by the store's clock; None: until something else wakes it."""
+    why: str
+    """What it waits for: `sleeps 2 h`."""
+    rank_offset: float = 0.0
+    """Seconds added to the moment it wakes to get its rank."""
+    calls: CallSummary = NO_CALLS
+
+
+@dataclass(frozen=True, slots=True)
 class Dead:
     """The task does not run again. It is kept as a dead letter."""
 
@@ -104,7 +120,7 @@ class Cancelled:
     calls: CallSummary = NO_CALLS
 
 
-Outcome = Succeeded | Retrying | Released | Dead | Cancelled
+Outcome = Succeeded | Retrying | Released | Suspended | Dead | Cancelled
 
 
 class FinishStatus(StrEnum):

@@ -23,6 +23,8 @@ class RunOutcome(StrEnum):
     """The task runs again later."""
     RELEASED = "released"
     """The run was given back unfinished, for example because its worker stops."""
+    SUSPENDED = "suspended"
+    """The task waits without a slot, as its function asked, and runs again afterwards."""
     DEAD = "dead"
     CANCELLED = "cancelled"
     LOST = "lost"
@@ -99,7 +101,8 @@ class RunFinished(RunEvent, frozen=True, kw_only=True):
     failure: Failure | None = None
     """The failure with verdict, reason and message; None if the run did not fail."""
     charge: str = ""
-    """The counter to which the run adds: `attempt`, `park`, `crash`…; empty after a success or a cancel."""
+    """The counter to which the run adds: `attempt`, `park`, `crash`…; empty after a success, a suspension or
+    a cancel."""
     retry_seconds: float | None = None
     """Seconds until the next run; None unless the task is retried."""
     usage: UsageTotals | None = None

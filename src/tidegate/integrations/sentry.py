@@ -31,6 +31,7 @@ _STATUS = {
     RunOutcome.DEAD: "internal_error",
     RunOutcome.CANCELLED: "cancelled",
     RunOutcome.RELEASED: "aborted",
+    RunOutcome.SUSPENDED: "ok",
     RunOutcome.LOST: "aborted",
 }
 _FLUSH_SECONDS = 2.0

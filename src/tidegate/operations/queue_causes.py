@@ -70,6 +70,7 @@ def _causes(stats: QueueStats) -> list[str]:
         (stats.retrying, "wait for a retry"),
         (stats.scheduled, "are scheduled for later"),
         (stats.held, "are held"),
+        (stats.suspended, "are suspended: they wait for a time, an event or other tasks"),
         (stats.dead, "are dead: tidegate dead groups"),
     ):
         if tasks:

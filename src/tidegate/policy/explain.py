@@ -73,6 +73,9 @@ def _state_reasons(task: WaitingTask, now: float) -> list[str]:
     if task.state is State.RETRYING:
         retry = _format_retry(task, now)
         return [f"{retry} ({task.message})" if task.message else retry, *_budget_reasons(task, now)]
+    if task.state is State.SUSPENDED:
+        until = "" if task.due_at is None else f", for {_left(task.due_at, now)} at most"
+        return [f"suspended: {task.message}{until}"]
     if task.state is State.READY:
         return []
     return [f"it is {task.state}"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tidegate.context import StopReason
 from tidegate.domain.failure import CallFailure, Reason, Verdict
-from tidegate.domain.outcome import Cancelled, Dead, Fence, Outcome, Released, Retrying
+from tidegate.domain.outcome import Cancelled, Dead, Fence, Outcome, Released, Retrying, Suspended
 from tidegate.domain.text import format_duration
 from tidegate.domain.trace import trace_id_of
 from tidegate.errors import StoreError
@@ -16,7 +16,7 @@ from tidegate.worker.log_formatters import PLAIN, RunMessage
 from tidegate.worker.logs import log_runs
 
 log = logging.getLogger("tidegate.worker")
-_OUTCOMES = {Retrying: "failed", Cancelled: "cancelled"}
+_OUTCOMES = {Retrying: "failed", Suspended: "suspended", Cancelled: "cancelled"}
 _seen_unknown: set[tuple[str, str]] = set()
 _seen_changes: set[tuple[str, str]] = set()
 _seen_without_process: set[str] = set()

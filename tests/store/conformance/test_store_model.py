@@ -28,6 +28,7 @@ from tidegate.domain.outcome import (
     Outcome,
     Released,
     Retrying,
+    Suspended,
     Succeeded,
 )
 from tidegate.domain.spec import Priority
@@ -197,7 +198,10 @@ class Contract(RuleBasedStateMachine):
                 del lines[priority][:take]
         return chosen
 
-    @rule(fence=fences, end=st.sampled_from(["succeeded", "retrying", "released", "dead", "cancelled"]))
+    @rule(
+        fence=fences,
+        end=st.sampled_from(["succeeded", "retrying", "released", "suspended", "dead", "cancelled"]),
+    )
     def finish(self, fence: Fence | None, end: str) -> None:
         if fence is None:
             return
@@ -205,6 +209,7 @@ class Contract(RuleBasedStateMachine):
             "succeeded": succeeded(fence),
             "retrying": retrying(fence, delay=10.0, offset=60.0),
             "released": Released(fence, "shutdown", -600.0),
+            "suspended": Suspended(fence, 20.0, "sleeps 20 s", -600.0),
             "dead": dead(fence),
             "cancelled": Cancelled(fence),
         }[end]
@@ -226,9 +231,10 @@ class Contract(RuleBasedStateMachine):
         task.attempts += charge is Charge.ATTEMPT
         if isinstance(outcome, Succeeded):
             task.state = State.SUCCEEDED
-        elif isinstance(outcome, Retrying | Released) and not task.cancel_asked:
-            if isinstance(outcome, Retrying):
-                task.state, task.due_at = State.RETRYING, self.clock.now + outcome.delay_seconds
+        elif isinstance(outcome, Retrying | Released | Suspended) and not task.cancel_asked:
+            if isinstance(outcome, Retrying | Suspended):
+                task.state = State.RETRYING if isinstance(outcome, Retrying) else State.SUSPENDED
+                task.due_at = self.clock.now + outcome.delay_seconds
                 task.rank = task.due_at + outcome.rank_offset
             else:
                 assert task.due_at is not None
@@ -236,7 +242,9 @@ class Contract(RuleBasedStateMachine):
                 task.due_at = self.clock.now
         else:
             task.state = (
-                State.CANCELLED if isinstance(outcome, Retrying | Released | Cancelled) else State.DEAD
+                State.CANCELLED
+                if isinstance(outcome, Retrying | Released | Suspended | Cancelled)
+                else State.DEAD
             )
 
     # --- what maintenance and people do ---
@@ -247,7 +255,8 @@ class Contract(RuleBasedStateMachine):
         due = [
             task
             for task in self.models.values()
-            if task.state in (State.SCHEDULED, State.RETRYING) and task.due_at <= self.clock.now
+            if task.state in (State.SCHEDULED, State.RETRYING, State.SUSPENDED)
+            and task.due_at <= self.clock.now
         ]
         assert self.do(self.store.promote()) == len(due)
         for task in due:

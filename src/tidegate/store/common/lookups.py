@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import Reason
+from tidegate.domain.outcome import Charge
 from tidegate.domain.redaction import redact
 from tidegate.domain.states import State
 from tidegate.domain.usage import UsageTotals
@@ -143,6 +144,8 @@ def task_row(row: StoredTask, format_id: FormatId) -> TaskRow:
     """Return a task."""
     state = State(row.state)
     reason, message = _current_reason(state, row.last_reason or "", row.last_message or row.why or "")
+    if state is State.SUSPENDED:  # it waits as its function asked; an earlier failure is over
+        reason, message = "", row.why or ""
     usage = None
     if row.calls is not None:
         usage = UsageTotals(
@@ -196,6 +199,8 @@ def _current_reason(state: State, reason: str, message: str) -> tuple[str, str]:
 def _attempt(row: StoredAttempt) -> HistoryRow:
     columns = row._asdict()
     at = columns.pop("started_at")
+    if columns["charge"] == Charge.SUSPENSION:
+        columns |= {"outcome": str(State.SUSPENDED), "charge": ""}
     for text in ("message", "traceback", "evidence", "why"):
         columns[text] = redact(columns[text])
     return HistoryRow("run", at, **columns)

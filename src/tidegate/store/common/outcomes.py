@@ -8,16 +8,27 @@ from typing import Any, NamedTuple
 from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import GATE_REASONS, Failure, Reason, Verdict
 from tidegate.domain.fingerprint import Fingerprint, fingerprint_of
-from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.outcome import (
+    Cancelled,
+    Charge,
+    Dead,
+    Outcome,
+    Released,
+    Retrying,
+    Succeeded,
+    Suspended,
+)
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.limits.promotion import LAST_ATTEMPT, PLAIN, URGENT
 from tidegate.store.common.columns import INTERRUPTIONS, decode_rule_counts
 from tidegate.store.common.text import finite, storable, to_json
 
-UnsuccessfulOutcome = Retrying | Released | Dead | Cancelled
+UnsuccessfulOutcome = Retrying | Released | Suspended | Dead | Cancelled
 
 _FALLBACK_DELAY_SECONDS = 60.0
+KEPT_SUSPENSIONS = 20
+"""The history keeps suspensions of this many of a task's latest runs. A task may suspend itself very often."""
 _NEXT_KEY_SECONDS = 0.25
 """Wait until a task continues with the next key, after its key failed."""
 
@@ -60,10 +71,10 @@ class TaskTransition:
     """The next state of a task whose run ended without success, and the values to write for the task."""
 
     state: State
-    """The next state: retrying, ready, dead or cancelled."""
+    """The next state: retrying, ready, suspended, dead or cancelled."""
     attempt_record: AttemptRecord
     due_at: float | None
-    """When it may run again; None: never."""
+    """When it may run again; None: never, or not until something else wakes it."""
     rank: float
     """The rank the task will have when it is due."""
     attempt_row: tuple[Any, ...]
@@ -166,6 +177,8 @@ def next_state_row(
     if transition.state is State.RETRYING:
         row = (task_id, transition.due_at, *where, transition.rank, number, attempt_record.why)
         return (*row, *transition.budget_columns)
+    if transition.state is State.SUSPENDED:
+        return (task_id, transition.due_at, *where, transition.rank, number, attempt_record.why, now)
     if transition.state is State.READY:
         return (task_id, *where, transition.rank, now, number)
     if transition.state is State.DEAD:
@@ -200,6 +213,11 @@ def increment_rule_count(rule_attempts: str | None, rule: str) -> str | None:
     return to_json(counter_changes | {name: counter_changes.get(name, 0) + 1})
 
 
+def last_forgotten_suspension(outcome: UnsuccessfulOutcome) -> int:
+    """Return the run up to which the records of suspensions are deleted; 0 if none is."""
+    return max(0, outcome.fence.run - KEPT_SUSPENSIONS) if isinstance(outcome, Suspended) else 0
+
+
 def get_failure(outcome: UnsuccessfulOutcome) -> Failure | None:
     """Return the failure of an outcome; None if it has none."""
     return outcome.failure if isinstance(outcome, Retrying | Dead) else None
@@ -207,6 +225,8 @@ def get_failure(outcome: UnsuccessfulOutcome) -> Failure | None:
 
 def get_charge(outcome: UnsuccessfulOutcome) -> Charge:
     """Return the counter that an outcome adds to."""
+    if isinstance(outcome, Suspended):
+        return Charge.SUSPENSION
     return Charge.NOTHING if isinstance(outcome, Cancelled) else outcome.charge
 
 
@@ -221,6 +241,12 @@ def _next_state(
     if isinstance(outcome, Retrying):
         due_at = now + max(0.0, finite(outcome.delay_seconds, _FALLBACK_DELAY_SECONDS))
         return State.RETRYING, due_at, due_at + finite(outcome.rank_offset, 0.0)
+    if isinstance(outcome, Suspended):
+        offset = finite(outcome.rank_offset, 0.0)
+        if outcome.delay_seconds is None:
+            return State.SUSPENDED, None, now + offset
+        due_at = now + max(0.0, finite(outcome.delay_seconds, _FALLBACK_DELAY_SECONDS))
+        return State.SUSPENDED, due_at, due_at + offset
     # The task keeps its place in the queue: its rank counts from when it first became ready, its wait from
     # now.
     return State.READY, now, min(run.ready_at, now) + finite(outcome.rank_offset, 0.0)
@@ -231,6 +257,7 @@ def _outcome_name(outcome: UnsuccessfulOutcome, *, is_cancelled: bool) -> str:
         return "dead"
     if is_cancelled or isinstance(outcome, Cancelled):
         return "cancelled"
+    # A suspension is a run released at its own request, and is distinguished by its charge.
     return "retrying" if isinstance(outcome, Retrying) else "released"
 
 
@@ -304,7 +331,7 @@ def _counter_changes(now: float, run: EndedRunRow, outcome: UnsuccessfulOutcome)
     if charge is Charge.INTERRUPTED:
         charge = Charge.RELEASE  # shown as a release; the details are counted by name
     counted = (Charge.ATTEMPT, Charge.PARK, Charge.CRASH, Charge.LOSS, Charge.RELEASE)
-    stands_still = charge in (Charge.PARK, Charge.WAIT)
+    stands_still = charge in (Charge.PARK, Charge.WAIT, Charge.SUSPENSION)
     return (
         run.started_at,
         *(int(charge is each) for each in counted),

@@ -69,7 +69,7 @@ class RollupTotals:
         sums.dead += state is State.DEAD
         sums.cancelled += state is State.CANCELLED
         sums.retried += state is State.RETRYING
-        sums.released += state is State.READY
+        sums.released += state in (State.READY, State.SUSPENDED)
 
     def rows(self, now: float) -> list[tuple[Any, ...]]:
         """Return the rows to add to the minute of `now`.

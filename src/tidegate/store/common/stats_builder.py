@@ -106,7 +106,12 @@ def _history_of(stats: QueueStats) -> QueueHistory:
         (wait for wait in stats.waits if wait.kind is WaitKind.BLOCKED), key=lambda wait: -wait.tasks
     )
     left_out = [f"{counted(wait.tasks, 'task')} blocked: {wait.by}: {wait.reason}" for wait in blocked]
-    waiting = {"retrying": stats.retrying, "scheduled": stats.scheduled, "held": stats.held}
+    waiting = {
+        "retrying": stats.retrying,
+        "scheduled": stats.scheduled,
+        "held": stats.held,
+        "suspended": stats.suspended,
+    }
     left_out += [f"{counted(tasks, 'task')} {state}" for state, tasks in waiting.items() if tasks]
     return QueueHistory(
         stats.done_last_10_minutes,

@@ -19,6 +19,7 @@ from tidegate.store.common.outcomes import (
     TaskTransition,
     UnsuccessfulOutcome,
     increment_rule_count,
+    last_forgotten_suspension,
     next_state_row,
     plan_transition,
     proves_upstream_answers,
@@ -35,6 +36,7 @@ _SQL = load("finish")
 _NEXT_STATE_SQL = {
     State.RETRYING: _SQL["retry"],
     State.READY: _SQL["release"],
+    State.SUSPENDED: _SQL["suspend"],
     State.DEAD: _SQL["dead_letter"],
     State.CANCELLED: _SQL["cancel"],
 }
@@ -126,6 +128,11 @@ async def _record_attempts(db: PostgresSession, ended: Sequence[_EndedTask]) -> 
     await db.run_many(_SQL["attempt"], [(task.task_id, *task.transition.attempt_row) for task in ended])
     await db.run_many(_SQL["spend"], [(task.task_id, *task.transition.counter_changes) for task in ended])
     await record_calls(db, {task.task_id: task.outcome.calls for task in ended})
+    forgotten = [
+        (task.task_id, last) for task in ended if (last := last_forgotten_suspension(task.outcome)) > 0
+    ]
+    if forgotten:
+        await db.run_many(_SQL["forget_suspensions"], forgotten)
     rules = {task.task_id: name for task in ended if (name := rule_counter_name(task.outcome))}
     if rules:
         kept = await db.rows(_SQL["rules"], list(rules))

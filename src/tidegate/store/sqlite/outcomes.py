@@ -17,6 +17,7 @@ from tidegate.store.common.outcomes import (
     UnsuccessfulOutcome,
     increment_rule_count,
     is_resend,
+    last_forgotten_suspension,
     next_state_row,
     plan_transition,
     proves_upstream_answers,
@@ -33,6 +34,7 @@ _SQL = load("finish")
 _NEXT_STATE_SQL = {
     State.RETRYING: _SQL["retry"],
     State.READY: _SQL["release"],
+    State.SUSPENDED: _SQL["suspend"],
     State.DEAD: _SQL["dead_letter"],
     State.CANCELLED: _SQL["cancel"],
 }
@@ -85,6 +87,8 @@ def _spend(
 ) -> None:
     db.execute(_SQL["spend"], (task, *transition.counter_changes))
     record_calls(db, now, task, outcome.calls)
+    if (last := last_forgotten_suspension(outcome)) > 0:
+        db.execute(_SQL["forget_suspensions"], (task, last))
     if name := rule_counter_name(outcome):
         kept = query.value(db, _SQL["rules"], (task,))
         db.execute(_SQL["spend_rule"], (task, increment_rule_count(kept, name)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.domain.failure import Reason
-from tidegate.domain.outcome import Cancelled, Dead, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.outcome import Cancelled, Dead, Outcome, Released, Retrying, Succeeded, Suspended
 from tidegate.store.rows import ClaimedTask
 
 SHOWN_LINES = 10
@@ -50,7 +50,7 @@ class DrainedRun:
     run: int
     """Number of this claim of the task, from 1."""
     outcome: str
-    """`succeeded`, `retrying`, `dead`, `cancelled` or `released`."""
+    """`succeeded`, `retrying`, `dead`, `cancelled`, `released` or `suspended`."""
     reason: Reason | None = None
     """Why it failed; None if it did not."""
     message: str = ""
@@ -97,6 +97,11 @@ class Drained:
     def cancelled(self) -> int:
         """Runs that were cancelled."""
         return self._count("cancelled")
+
+    @property
+    def suspended(self) -> int:
+        """Runs whose task suspended itself, for example by `ctx.sleep`."""
+        return self._count("suspended")
 
     @property
     def failed(self) -> int:
@@ -155,4 +160,5 @@ _NAMES = {
     Dead: "dead",
     Cancelled: "cancelled",
     Released: "released",
+    Suspended: "suspended",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.context import StopReason
-from tidegate.domain.outcome import Cancelled, Dead, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.outcome import Cancelled, Dead, Outcome, Released, Retrying, Succeeded, Suspended
 from tidegate.domain.trace import TraceContext
 from tidegate.events import RunFinished, RunOutcome, RunStarted, TaskDied
 from tidegate.store.rows import ClaimedTask
@@ -14,6 +14,7 @@ _OUTCOMES: dict[type[Outcome], RunOutcome] = {
     Succeeded: RunOutcome.SUCCEEDED,
     Retrying: RunOutcome.RETRYING,
     Released: RunOutcome.RELEASED,
+    Suspended: RunOutcome.SUSPENDED,
     Dead: RunOutcome.DEAD,
     Cancelled: RunOutcome.CANCELLED,
 }
@@ -40,7 +41,7 @@ def run_finished(
         seconds=seconds,
         why=outcome.why,
         failure=outcome.failure if isinstance(outcome, Retrying | Dead) else None,
-        charge="" if isinstance(outcome, Cancelled) else str(outcome.charge),
+        charge="" if isinstance(outcome, Cancelled | Suspended) else str(outcome.charge),
         retry_seconds=outcome.delay_seconds if isinstance(outcome, Retrying) else None,
         usage=used,
     )

@@ -22,6 +22,7 @@ from tidegate.domain.outcome import (
     Outcome,
     Released,
     Succeeded,
+    Suspended,
 )
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
@@ -72,6 +73,7 @@ def every_end(fence: Fence) -> dict[str, Outcome]:
         "succeeded": succeeded(fence),
         "retrying": retrying(fence),
         "released": Released(fence, "shutdown"),
+        "suspended": Suspended(fence, 5.0, "sleeps 5 s"),
         "dead": dead(fence),
         "cancelled": Cancelled(fence),
     }

@@ -1,6 +1,7 @@
 -- finish: write the outcomes of runs. Every statement that ends a run names task and run: the fence. Rows are locked
 -- in the order of their ids, so that two batches cannot deadlock.
 -- moves: running -> succeeded, running -> retrying, running -> ready, running -> dead, running -> cancelled
+-- moves: running -> suspended
 
 -- name: succeed
 -- End the runs that are current, in one statement. If a row is being changed at the same moment (a cancel request),
@@ -190,6 +191,21 @@ INSERT INTO /*schema*/waiting (
     since_at, floor_at
 )
 VALUES ($1, 'retrying', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+
+-- name: suspend
+-- 1 task id, 2 due moment or NULL, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank, 9 run, 10 why, 11 now
+INSERT INTO /*schema*/waiting (
+    task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why, since_at
+)
+VALUES ($1, 'suspended', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+
+-- name: forget_suspensions
+-- Delete the records of a task's older suspensions: only its latest ones are kept.
+-- 1 task id, 2 run up to which they are deleted
+DELETE FROM /*schema*/attempt
+WHERE task_id = $1
+    AND run <= $2
+    AND charge = 'suspension'
 
 -- name: release
 -- 1 task id, 2 queue, 3 priority, 4 upstream, 5 function, 6 tenant, 7 rank, 8 now, 9 run

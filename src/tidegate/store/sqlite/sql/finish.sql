@@ -2,6 +2,7 @@
 -- Successes in bulk: compare the runs, then `succeed`, `count_succeeded` and `end_all` on those that match.
 -- Other outcomes one by one: `end` removes the row, the other statements write the task's next state.
 -- moves: running -> succeeded, running -> retrying, running -> ready, running -> dead, running -> cancelled
+-- moves: running -> suspended
 
 -- name: current
 -- The current runs of these tasks.
@@ -131,6 +132,21 @@ INSERT INTO waiting (
     since_at, floor_at
 )
 VALUES (?, 'retrying', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: suspend
+-- 1 task id, 2 due moment or NULL, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank, 9 run, 10 why, 11 now
+INSERT INTO waiting (
+    task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why, since_at
+)
+VALUES (?, 'suspended', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: forget_suspensions
+-- Delete the records of a task's older suspensions: only its latest ones are kept.
+-- 1 task id, 2 run up to which they are deleted
+DELETE FROM attempt
+WHERE task_id = ?1
+    AND run <= ?2
+    AND charge = 'suspension'
 
 -- name: release
 -- 1 task id, 2 queue, 3 priority, 4 upstream, 5 function, 6 tenant, 7 rank, 8 now, 9 run

@@ -5,7 +5,7 @@
 SELECT coalesce(held_until_at, due_at)
 FROM waiting
 WHERE due_at IS NOT NULL
-    AND +state IN ('scheduled', 'retrying')
+    AND +state IN ('scheduled', 'retrying', 'suspended')
 ORDER BY coalesce(held_until_at, due_at)
 LIMIT 1
 

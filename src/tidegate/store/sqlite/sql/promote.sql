@@ -1,7 +1,7 @@
 -- promote: move due tasks into the main queue, longest due first, in short batches. A task keeps the rank it got
 -- when it began to wait. Re-runs that gates or budgets hold back are held until a later moment; the planned moment,
 -- `due_at`, does not change.
--- moves: scheduled -> ready, retrying -> ready
+-- moves: scheduled -> ready, retrying -> ready, suspended -> ready
 
 -- name: is_due
 -- 1 at
@@ -10,7 +10,7 @@ SELECT EXISTS (
     FROM waiting
     WHERE coalesce(held_until_at, due_at) <= ?1
         AND due_at IS NOT NULL
-        AND +state IN ('scheduled', 'retrying')
+        AND +state IN ('scheduled', 'retrying', 'suspended')
 )
 
 -- name: due
@@ -21,7 +21,7 @@ SELECT task_id, upstream, spends, urgent
 FROM waiting
 WHERE coalesce(held_until_at, due_at) <= ?1
     AND due_at IS NOT NULL
-    AND +state IN ('scheduled', 'retrying')
+    AND +state IN ('scheduled', 'retrying', 'suspended')
 ORDER BY coalesce(held_until_at, due_at)
 LIMIT ?2
 
