@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tidegate.calls.upstream import Upstream
     from tidegate.codec import Unstorable
     from tidegate.configured import CallArguments, ConfiguredTaskFunction, PreparedTask
-    from tidegate.context import Context, Progress, RetryRequested, TaskStopped
+    from tidegate.context import Context, Progress, RetryRequested, TaskStopped, TaskSuspended
     from tidegate.deadletter.daily_summary import DailySummary, DeathChange, SummaryGroup
     from tidegate.deadletter.surges import GroupSurge
     from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
@@ -243,6 +243,7 @@ __all__ = [
     "TaskSettings",
     "TaskStatus",
     "TaskStopped",
+    "TaskSuspended",
     "TickOutcome",
     "TickStatus",
     "Tidegate",
@@ -400,6 +401,7 @@ _HOMES = {
     "TaskSettings": "tidegate.task_settings",
     "TaskStatus": "tidegate.values",
     "TaskStopped": "tidegate.context",
+    "TaskSuspended": "tidegate.context",
     "TickOutcome": "tidegate.domain.schedule",
     "TickStatus": "tidegate.admin.schedule_values",
     "Tidegate": "tidegate.app",

@@ -15,9 +15,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tidegate.context.run_control import Progress, RetryRequest, RunControl, StopReason
-from tidegate.context.steps import StepMethods
-from tidegate.context.stop import RetryRequested, TaskStopped
+from tidegate.context.run_control import (
+    Progress,
+    RetryRequest,
+    RunControl,
+    StopReason,
+    SuspensionRequest,
+)
+from tidegate.context.stop import RetryRequested, TaskStopped, TaskSuspended
+from tidegate.context.waits import WaitMethods
 from tidegate.domain.calls import CallLog
 from tidegate.domain.failure import LastFailure
 from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option
@@ -32,7 +38,7 @@ BACKPRESSURE_SECONDS = 0.05
 """How long a function that emits waits before it checks again whether there is room."""
 
 
-class Context(StepMethods):
+class Context(WaitMethods):
     """What a running task can use. Call it from the function's own thread or event loop."""
 
     def __init__(
@@ -327,7 +333,9 @@ __all__ = [
     "RetryRequested",
     "RunControl",
     "StopReason",
+    "SuspensionRequest",
     "TaskStopped",
+    "TaskSuspended",
     "child_context",
     "current_context",
     "plain_call_observers",

@@ -37,6 +37,15 @@ class RetryRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspensionRequest:
+    """The wait for which a function suspended itself."""
+
+    delay_seconds: float | None
+    """None: until something else than the time wakes the task."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """The progress that a function reported."""
 
@@ -69,6 +78,10 @@ class RunControl:
     """Whether the run has ended. Code that it left running must make no further call."""
     retry: RetryRequest | None = None
     """Set once the function called `ctx.retry`. This is the outcome, even if the function continues."""
+    suspension: SuspensionRequest | None = None
+    """Set once the function suspended itself. This is the outcome, even if the function continues."""
+    store_offset: float | None = None
+    """What to add to `clock` to get the time of the store; None in a plain call. It cannot be suspended."""
     on_progress: Callable[[Progress], None] = field(default=_ignore_progress)
     """Called with each progress that the function reports."""
     on_emit: Callable[[bytes], bool] = field(default=_ignore_chunk)

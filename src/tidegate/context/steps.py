@@ -117,7 +117,8 @@ class StepMethods:
         options = _options(name, key, in_doubt, on_change, timeout, retry)
         execution, steps = self._begin_step(name, fn, args, options)
         try:
-            return await do_step(execution, steps, functools.partial(fn, *args), options)
+            with steps.waits.doing_step():
+                return await do_step(execution, steps, functools.partial(fn, *args), options)
         except StepLost:
             raise TaskStopped(StopReason.LOST.value) from None
 
@@ -138,7 +139,8 @@ class StepMethods:
         options = _options(name, key, in_doubt, on_change, None, retry)
         execution, steps = self._begin_step(name, fn, args, options)
         try:
-            result: T = do_step_sync(execution, steps, functools.partial(fn, *args), options)
+            with steps.waits.doing_step():
+                result: T = do_step_sync(execution, steps, functools.partial(fn, *args), options)
         except StepLost:
             raise TaskStopped(StopReason.LOST.value) from None
         return result

@@ -7,5 +7,9 @@ class TaskStopped(BaseException):
     """Raised inside a function that was asked to stop. Let it pass; no `except Exception` catches it."""
 
 
+class TaskSuspended(BaseException):
+    """Raised by `ctx.sleep` and other long waits. Let it pass; no `except Exception` catches it."""
+
+
 class RetryRequested(BaseException):
     """Raised by `ctx.retry`. Let it pass; no `except Exception` catches it."""

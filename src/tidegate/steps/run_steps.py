@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from tidegate.domain.outcome import Fence
 from tidegate.domain.step import step_key
 from tidegate.steps.port import StepPort
+from tidegate.steps.waits import RunWaits
 from tidegate.store.step_rows import StepRow
 
 _log = logging.getLogger("tidegate.steps")
@@ -29,6 +30,7 @@ class RunSteps:
     def __init__(self, fence: Fence, function: str, port: StepPort) -> None:
         self.fence = fence
         self.port = port
+        self.waits = RunWaits()
         self._function = function
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, bytes]] = Counter()

@@ -28,8 +28,8 @@ from tidegate.domain.outcome import (
     Outcome,
     Released,
     Retrying,
-    Suspended,
     Succeeded,
+    Suspended,
 )
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import FINAL, MOVES, State

@@ -28,7 +28,7 @@ UnsuccessfulOutcome = Retrying | Released | Suspended | Dead | Cancelled
 
 _FALLBACK_DELAY_SECONDS = 60.0
 KEPT_SUSPENSIONS = 20
-"""The history keeps suspensions of this many of a task's latest runs. A task may suspend itself very often."""
+"""The history keeps the suspensions of this many of a task's latest runs: some tasks suspend very often."""
 _NEXT_KEY_SECONDS = 0.25
 """Wait until a task continues with the next key, after its key failed."""
 

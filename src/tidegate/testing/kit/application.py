@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.calls.upstream import Upstream
 from tidegate.codec.signature import Signature
-from tidegate.context import RetryRequested, TaskStopped, current_context
+from tidegate.context import RetryRequested, TaskStopped, TaskSuspended, current_context
 from tidegate.domain.outcome import Fence
 from tidegate.domain.retention import Retention
 from tidegate.domain.spec import RunsIn, TaskSpec
@@ -150,6 +150,6 @@ class _ObservedFunction:
 
     def _note(self, error: BaseException) -> None:
         context = current_context()
-        was_stopped = isinstance(error, asyncio.CancelledError | TaskStopped | RetryRequested)
+        was_stopped = isinstance(error, asyncio.CancelledError | TaskStopped | TaskSuspended | RetryRequested)
         if context is not None and not was_stopped:
             self._errors[Fence(context.task_id, context.run)] = error

@@ -29,6 +29,7 @@ from tidegate.context import (
     RunControl,
     StopReason,
     TaskStopped,
+    TaskSuspended,
     set_child_context,
     set_current_context,
 )
@@ -49,6 +50,7 @@ from tidegate.worker.children.messages import (
     FunctionReturned,
     FunctionStarted,
     FunctionStopped,
+    FunctionSuspended,
     ProgressReported,
     RetryWanted,
     RunReply,
@@ -142,9 +144,7 @@ class ChildRuntime:
         try:
             value = self._call(function, control, args, kwargs, runner)
         except UnusableResult as refused:
-            return _retry_wanted(control) or FunctionFailed(
-                failure=refused.failure(function.spec.name), rule=-1
-            )
+            return _requested(control) or FunctionFailed(failure=refused.failure(function.spec.name), rule=-1)
         except BaseException as error:  # a function may raise anything, not only an Exception
             return self._failure_reply(function, control, error)
         finally:
@@ -157,7 +157,7 @@ class ChildRuntime:
         if control.steps is not None:
             control.steps.report_unmet()
         return (
-            _retry_wanted(control)
+            _requested(control)
             or (FunctionStopped() if control.stop else None)
             or _returned_message(function, value)
         )
@@ -189,7 +189,7 @@ class ChildRuntime:
         return runner.run(tracked(), context=contextvars.copy_context())
 
     def _failure_reply(self, function: Runnable, control: RunControl, error: BaseException) -> RunReply:
-        wanted = _retry_wanted(control)
+        wanted = _requested(control)
         if wanted is not None:
             return wanted
         if control.stop is not None:
@@ -200,7 +200,7 @@ class ChildRuntime:
             return FunctionFailed(failure=undecidable_failure(function.spec, fault), rule=-1)
 
     def _classified(self, function: Runnable, error: BaseException) -> FunctionFailed:
-        if isinstance(error, TaskStopped | RetryRequested):
+        if isinstance(error, TaskStopped | TaskSuspended | RetryRequested):
             error = RuntimeError(f"{type(error).__name__} was raised by hand")
         from tidegate.policy.classify import classify  # imported late: most functions succeed
 
@@ -255,6 +255,7 @@ class ChildRuntime:
             scratch_name=f"{run.task_id}-{run.run}",
             clock=time.monotonic,
             ends_at=float("inf") if run.ends_at is None else run.ends_at,
+            store_offset=run.store_offset,
         )
         control.on_progress = self._report_progress
         control.on_emit = self._emit
@@ -309,11 +310,13 @@ def _make_context(control: RunControl, run: RunTask) -> Context:
     )
 
 
-def _retry_wanted(control: RunControl) -> RetryWanted | None:
-    request = control.retry
-    if request is None:
-        return None
-    return RetryWanted(after_seconds=request.after_seconds, reason=request.reason, charge=request.charge)
+def _requested(control: RunControl) -> RetryWanted | FunctionSuspended | None:
+    """Return the reply if the function asked for another run or suspended itself."""
+    if (retry := control.retry) is not None:
+        return RetryWanted(after_seconds=retry.after_seconds, reason=retry.reason, charge=retry.charge)
+    if (suspension := control.suspension) is not None:
+        return FunctionSuspended(delay_seconds=suspension.delay_seconds, why=suspension.why)
+    return None
 
 
 def _returned_message(function: Runnable, value: Any) -> FunctionReturned:

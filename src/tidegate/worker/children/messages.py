@@ -46,6 +46,8 @@ class RunTask(msgspec.Struct, tag="run", frozen=True):
     tracestate: str = ""
     records_steps: bool = False
     """Whether the pool process records steps. One of an older version does not."""
+    store_offset: float | None = None
+    """What to add to the monotonic clock to get the time of the store; None: it cannot be suspended."""
 
 
 class StopTask(msgspec.Struct, tag="stop", frozen=True):
@@ -162,6 +164,13 @@ class RetryWanted(RunReport, tag="retry", frozen=True, kw_only=True):
     charge: bool
 
 
+class FunctionSuspended(RunReport, tag="suspended", frozen=True, kw_only=True):
+    """The function suspended itself. Sent only if the pool process stated its `store_offset`."""
+
+    delay_seconds: float | None
+    why: str
+
+
 class FunctionStopped(RunReport, tag="stopped", frozen=True, kw_only=True):
     """The function ended because it was asked to stop."""
 
@@ -178,9 +187,10 @@ ToParent = (
     | FunctionReturned
     | FunctionFailed
     | RetryWanted
+    | FunctionSuspended
     | FunctionStopped
 )
-RunReply = FunctionReturned | FunctionFailed | RetryWanted | FunctionStopped
+RunReply = FunctionReturned | FunctionFailed | RetryWanted | FunctionSuspended | FunctionStopped
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_to_child = msgspec.msgpack.Decoder(ToChild).decode

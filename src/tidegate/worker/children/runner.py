@@ -7,12 +7,19 @@ import contextlib
 import random
 from collections.abc import Callable, Sequence
 
-from tidegate.context import RetryRequest
+from tidegate.context import RetryRequest, SuspensionRequest
 from tidegate.domain.failure import Failure
 from tidegate.domain.outcome import Outcome
 from tidegate.worker import report
 from tidegate.worker.backoff_delay import BackoffDelay
-from tidegate.worker.children.messages import FunctionFailed, FunctionReturned, RetryWanted, RunReply, RunTask
+from tidegate.worker.children.messages import (
+    FunctionFailed,
+    FunctionReturned,
+    FunctionSuspended,
+    RetryWanted,
+    RunReply,
+    RunTask,
+)
 from tidegate.worker.children.pool import ChildDied, ChildPool, NoChildAvailable
 from tidegate.worker.children.process import ChildProcess
 from tidegate.worker.engine.lease import Lease
@@ -85,7 +92,9 @@ class ChildRunner:
         if isinstance(reply, RetryWanted):
             task_run.control.retry = RetryRequest(reply.after_seconds, reply.reason, reply.charge)
             return self._decider.on_retry_request(task_run)
-        stopped = self._decider.on_stop(task_run)
+        if isinstance(reply, FunctionSuspended):
+            task_run.control.suspension = SuspensionRequest(reply.delay_seconds, reply.why)
+        stopped = self._decider.on_suspension(task_run) or self._decider.on_stop(task_run)
         if stopped is not None:
             return stopped
         if isinstance(reply, FunctionReturned):
@@ -128,4 +137,5 @@ def _run_message(task_run: TaskRun) -> RunTask:
         traceparent=span.traceparent if span is not None else "",
         tracestate=span.state if span is not None else "",
         records_steps=task_run.control.step_port is not None,
+        store_offset=task_run.control.store_offset,
     )

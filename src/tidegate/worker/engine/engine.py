@@ -246,6 +246,7 @@ class Engine:
         task_run.control.on_progress = functools.partial(self._on_progress, claimed.fence)
         task_run.control.on_emit = functools.partial(self._on_emit, claimed.fence)
         task_run.control.step_port = self.steps
+        task_run.control.store_offset = claimed.claimed_at - task_run.received_at
 
     def _on_progress(self, fence: Fence, progress: Progress) -> None:
         if fence in self.executor.running:  # otherwise its run was closed before its function ended

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Concatenate, ParamSpec
 
 from tidegate.codec import CODEC
-from tidegate.context import RetryRequested, StopReason, TaskStopped
+from tidegate.context import RetryRequested, StopReason, TaskStopped, TaskSuspended
 from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
 from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Succeeded
 from tidegate.domain.spec import Rule
@@ -20,6 +20,7 @@ from tidegate.policy.charge import charge_for_release
 from tidegate.policy.classify import Classifier, classify
 from tidegate.policy.crash import crash_limit_after, dead_if_run_once, decide_orphan, release_run
 from tidegate.policy.describe import class_name_of
+from tidegate.policy.suspension import suspend
 from tidegate.worker.application import crash_terms
 from tidegate.worker.engine.fallback_outcome import undecidable_outcome
 from tidegate.worker.engine.return_value import UnusableResult, encode_return_value
@@ -90,7 +91,7 @@ class OutcomeDecider:
         # Every successful run passes here, so the error is caught here instead of by the decorator.
         try:
             control, function = task_run.control, task_run.function
-            if control.retry is not None or control.stop is not None:
+            if control.retry is not None or control.stop is not None or control.suspension is not None:
                 asked = self._on_request(task_run)
                 if asked is not None:
                     return asked
@@ -113,9 +114,9 @@ class OutcomeDecider:
     def _on_request(self, task_run: TaskRun) -> Outcome | None:
         """Return the outcome if the function asked for another run, or was asked to stop; otherwise None."""
         control = task_run.control
-        if control.retry is None and control.stop is None:
+        if control.retry is None and control.stop is None and control.suspension is None:
             return None
-        return self.on_retry_request(task_run) or self.on_stop(task_run)
+        return self.on_retry_request(task_run) or self.on_suspension(task_run) or self.on_stop(task_run)
 
     @_never_raising
     def on_retry_request(self, task_run: TaskRun) -> Outcome | None:
@@ -133,6 +134,20 @@ class OutcomeDecider:
             rng=self._rng,
         )
         return replace(outcome, calls=task_run.calls())
+
+    @_never_raising
+    def on_suspension(self, task_run: TaskRun) -> Outcome | None:
+        """Return the outcome if the function suspended itself, even if it went on afterwards; else None."""
+        request, stop = task_run.control.suspension, task_run.control.stop
+        if request is None or stop in (StopReason.LOST, StopReason.CANCEL, StopReason.DEADLINE):
+            return None
+        return suspend(
+            task_run.claimed.fence,
+            delay_seconds=request.delay_seconds,
+            why=request.why,
+            time_left=task_run.time_left.after(self._clock() - task_run.received_at),
+            calls=task_run.calls(),
+        )
 
     @_never_raising
     def on_stop(self, task_run: TaskRun) -> Outcome | None:
@@ -159,7 +174,7 @@ class OutcomeDecider:
     @_never_raising
     def from_exception(self, task_run: TaskRun, error: BaseException) -> Outcome | None:
         """Return the outcome of an exception."""
-        if isinstance(error, TaskStopped | RetryRequested):
+        if isinstance(error, TaskStopped | TaskSuspended | RetryRequested):
             error = RuntimeError(f"{type(error).__name__} was raised by hand")
         spec = task_run.function.spec
         classified = classify(

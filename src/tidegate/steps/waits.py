@@ -1,0 +1,67 @@
+"""The long waits of one run: when to end the run for them, and which of them ends first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One thing that a run waits for."""
+
+    ends_at: float | None
+    """When the wait is over, by the clock of the run; None: not at a moment."""
+    why: str
+
+
+@dataclass(slots=True)
+class RunWaits:
+    """Counts the steps in flight of a run, and keeps what it waits for. May be used from several threads.
+
+    A run ends for a wait only while none of its steps is in flight: their results would be lost.
+    """
+
+    _steps_in_flight: int = 0
+    _steps_begun: int = 0
+    _waits: dict[object, Wait] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def doing_step(self) -> Iterator[None]:
+        """Count a step as in flight inside the block."""
+        with self._lock:
+            self._steps_in_flight += 1
+            self._steps_begun += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._steps_in_flight -= 1
+
+    @contextmanager
+    def waiting(self, wait: Wait) -> Iterator[None]:
+        """Count a wait as one of the run inside the block."""
+        key = object()
+        with self._lock:
+            self._waits[key] = wait
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._waits[key]
+
+    def steps(self) -> tuple[int, int]:
+        """Return how many steps are in flight, and how many were begun in total."""
+        with self._lock:
+            return self._steps_in_flight, self._steps_begun
+
+    def first(self) -> Wait:
+        """Return the wait that ends first. There must be one."""
+        with self._lock:
+            return min(
+                self._waits.values(),
+                key=lambda wait: float("inf") if wait.ends_at is None else wait.ends_at,
+            )

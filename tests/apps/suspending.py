@@ -1,0 +1,82 @@
+"""Task functions that suspend themselves. Each call of a step's function is recorded in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+
+from tidegate import Context, Fixed, Pool, Tidegate, Timings
+from tidegate.context import waits
+
+waits.SUSPEND_SECONDS = 0.3  # in every process that imports this: tests must not wait for 5 s
+
+app = Tidegate(
+    pools=[Pool(concurrency=2, poll_interval=0.05)],
+    timings=Timings(lease=0.6, beat=0.15, reap=0.2, promote=0.05, stop_grace=0.3, cancel_poll=0.05),
+)
+
+
+def write(what: str, **facts: object) -> None:
+    with open(os.environ["LEDGER"], "a") as file:
+        file.write(json.dumps({"what": what, "pid": os.getpid(), "at": time.time(), **facts}) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+async def call(item: str) -> str:
+    write("call", item=item)
+    return item.upper()
+
+
+def call_plainly(item: str) -> str:
+    write("call", item=item)
+    return item.upper()
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2)
+async def in_loop(ctx: Context, seconds: float) -> list[str]:
+    write("start", run=ctx.run)
+    before = await ctx.step("before", call, "before")
+    await ctx.sleep(seconds)
+    return [before, await ctx.step("after", call, "after")]
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2)
+def in_thread(ctx: Context, seconds: float) -> list[str]:
+    write("start", run=ctx.run)
+    before = ctx.step_sync("before", call_plainly, "before")
+    ctx.sleep_sync(seconds)
+    return [before, ctx.step_sync("after", call_plainly, "after")]
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2, runs_in="process")
+def in_child(ctx: Context, seconds: float) -> list[str]:
+    write("start", run=ctx.run)
+    before = ctx.step_sync("before", call_plainly, "before")
+    ctx.sleep_sync(seconds)
+    return [before, ctx.step_sync("after", call_plainly, "after")]
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2, runs_in="process")
+async def in_child_loop(ctx: Context, seconds: float) -> list[str]:
+    write("start", run=ctx.run)
+    before = await ctx.step("before", call, "before")
+    await ctx.sleep(seconds)
+    return [before, await ctx.step("after", call, "after")]
+
+
+async def slow(seconds: float) -> str:
+    write("call", item="slow")
+    await asyncio.sleep(0 if Path(os.environ["LEDGER"]).with_name("fast").exists() else seconds)
+    write("answer", item="slow")
+    return "slow"
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2)
+async def beside_a_step(ctx: Context, seconds: float, step_seconds: float) -> str:
+    write("start", run=ctx.run)
+    _, answer = await asyncio.gather(ctx.sleep(seconds), ctx.step("slow", slow, step_seconds))
+    return answer
