@@ -28,6 +28,7 @@ TASK_TABLES = (
 """The tables whose rows are copied with their task. The names it holds are copied separately."""
 SHARED_TABLES = (
     "gate", "pause", "control", "manifest", "token", "schedule", "schedule_set", "tick", "alert_mute",
+    "failure_group", "failure_mark",
 )  # fmt: skip
 """The tables whose rows belong to no task. All their rows are copied. Only of ticks, those that no longer
 matter are left out."""
@@ -77,6 +78,9 @@ class Source:
         if await self.destination() is None:
             while await self._store.release_batches():
                 pass
+            for operation in await self._store.list_open_operations():
+                while await self._store.record_outcomes(operation.id):
+                    pass
         await self._runner.run(lambda db: _seal(db, self._now(), target_id, location), Mode.WRITE)
 
     async def destination(self) -> tuple[str, str] | None:
@@ -113,6 +117,15 @@ class Source:
     async def shared_tables(self) -> list[Table]:
         """Return the rows that belong to no task."""
         return await self._runner.run(lambda db: [_table(db, name, ()) for name in SHARED_TABLES], Mode.READ)
+
+    async def letters(self, after: tuple[str, bytes], limit: int) -> Table:
+        """Return the letters of redrives after an operation and task id, in order."""
+        bindings = (*after, limit)
+        return await self._runner.run(lambda db: _table(db, "operation_task", bindings), Mode.READ)
+
+    async def operations(self) -> Table:
+        """Return all operations. One that was still choosing or purging letters is stopped."""
+        return await self._runner.run(lambda db: _table(db, "operation", (self._now(),)), Mode.READ)
 
     async def finished_keys(self, after: tuple[str, str], limit: int) -> Table:
         """Return unexpired idempotency keys of tasks that are finished or deleted, in order."""

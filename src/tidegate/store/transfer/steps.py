@@ -17,6 +17,7 @@ from tidegate.store.transfer.target import Target
 
 BATCH_TASKS = 250
 _KEYS_PER_BATCH = 1_000
+_LETTERS_PER_BATCH = 1_000
 _IDS = 5_000
 
 OnProgress = Callable[[int], None]
@@ -58,6 +59,7 @@ async def transfer_tasks(
     await _copy_finished_keys(source, target)
     await target.copy_shared_tables(await source.shared_tables())
     await _move_tasks(source, target, summary, finished=finished, on_progress=on_progress)
+    await _copy_operations(source, target)
     await _require_all_arrived(source, summary, finished=finished)
     return summary
 
@@ -113,6 +115,15 @@ async def _copy_finished_keys(source: Source, target: Target) -> None:
     while (keys := await source.finished_keys(after, _KEYS_PER_BATCH)).rows:
         await target.copy_finished_keys(keys)
         after = (keys.column("tenant")[-1], keys.column("name")[-1])
+
+
+async def _copy_operations(source: Source, target: Target) -> None:
+    """Copy the operations after all their letters, so that no process goes on with a part of them."""
+    after = ("", b"")
+    while (letters := await source.letters(after, _LETTERS_PER_BATCH)).rows:
+        await target.copy_shared_tables([letters])
+        after = (letters.column("operation_id")[-1], letters.column("task_id")[-1])
+    await target.copy_shared_tables([await source.operations()])
 
 
 async def _move_tasks(

@@ -313,3 +313,34 @@ SELECT schedule, at, until_at, ticks, outcome, reason, decided_at, task_id, open
 FROM tick
 WHERE outcome <> 'fired'
     OR open = 1
+
+-- name: failure_group
+SELECT fingerprint, error_class, shape, frame
+FROM failure_group
+
+-- name: failure_mark
+SELECT fingerprint, kind, marked_at, marked_by, note, until_at
+FROM failure_mark
+
+-- name: operation_task
+-- 1 operation and 2 task id after which to continue, 3 how many at most
+SELECT
+    operation_id, task_id, state, queue, upstream, function, tenant, run, lot, in_canary, sent_at, first_try, first_at,
+    why, was, args, codec_tag
+FROM operation_task
+WHERE (operation_id, task_id) > (?1, ?2)
+ORDER BY operation_id, task_id
+LIMIT ?3
+
+-- name: operation
+-- One that chooses or purges letters by its filter is stopped: the target may have letters of its own that match.
+-- 1 now
+SELECT
+    id, kind, CASE WHEN state IN ('choosing', 'purging') THEN 'stopped' ELSE state END AS state, started_by, tenant,
+    filter, settings, preview, chosen, sent, succeeded, died, cancelled, skipped, undone, cursor, canary, canary_at,
+    CASE WHEN state IN ('choosing', 'purging') THEN 'moved to another database before it had seen all letters' ELSE note
+    END AS note,
+    started_at, changed_at,
+    CASE WHEN state IN ('choosing', 'purging') THEN ?1 ELSE ended_at END AS ended_at,
+    revision
+FROM operation

@@ -99,3 +99,38 @@ ON CONFLICT DO NOTHING
 INSERT INTO /*schema*/tick (schedule, at, until_at, ticks, outcome, reason, decided_at, task_id, open)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT DO NOTHING
+
+-- name: failure_group
+-- 1 fingerprint, 2 error class, 3 shape of the message, 4 frame
+INSERT INTO /*schema*/failure_group (fingerprint, error_class, shape, frame)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING
+
+-- name: failure_mark
+-- 1 fingerprint, 2 kind, 3 since when, 4 who, 5 note, 6 until when
+INSERT INTO /*schema*/failure_mark (fingerprint, kind, marked_at, marked_by, note, until_at)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT DO NOTHING
+
+-- name: operation_task
+-- 1 operation, 2 task id, 3 state, 4 queue, 5 upstream, 6 function, 7 tenant, 8 run, 9 lot, 10 whether in the canary,
+-- 11 when sent, 12 first attempt, 13 when it ended, 14 why, 15 before, 16 arguments before, 17 their codec
+INSERT INTO /*schema*/operation_task (
+    operation_id, task_id, state, queue, upstream, function, tenant, run, lot, in_canary, sent_at, first_try, first_at,
+    why, was, args, codec_tag
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+ON CONFLICT DO NOTHING
+
+-- name: operation
+-- 1 id, 2 kind, 3 state, 4 who, 5 tenant, 6 filter, 7 settings, 8 preview, 9 chosen, 10 sent, 11 succeeded, 12 died,
+-- 13 cancelled, 14 skipped, 15 undone, 16 cursor, 17 size of the canary, 18 when it was sent, 19 note, 20 to 22 moments
+-- of start, change and end, 23 revision
+INSERT INTO /*schema*/operation (
+    id, kind, state, started_by, tenant, filter, settings, preview, chosen, sent, succeeded, died, cancelled, skipped,
+    undone, cursor, canary, canary_at, note, started_at, changed_at, ended_at, revision
+)
+VALUES (
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23
+)
+ON CONFLICT DO NOTHING
