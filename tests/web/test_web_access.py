@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 import websockets
-from web_support import UNKNOWN, bearer, events_of, make, serve, served
+from web_support import NO_AUTHORITIES, UNKNOWN, bearer, events_of, make, serve, served
 
 from tidegate import Tidegate
 from tidegate.errors import ConfigError
@@ -352,7 +352,10 @@ async def test_the_host_application_may_authenticate_requests_itself(app: Tidega
 
     await make(app, Role.ADMIN)
     api = create_app(app, settings=WebSettings(), authenticate=by_header)
-    async with serve(api) as url, httpx2.AsyncClient(base_url=url, trust_env=False) as client:
+    async with (
+        serve(api) as url,
+        httpx2.AsyncClient(base_url=url, trust_env=False, verify=NO_AUTHORITIES) as client,
+    ):
         assert (await client.get("/api/v1/functions")).status_code == 401
         made = await client.post("/api/v1/tasks", json=BODIES["/api/v1/tasks"], headers={"X-User": "ada"})
         where = made.headers["location"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from web_support import serve
+from web_support import NO_AUTHORITIES, serve
 
 from support import load_app, until, worker_process
 from tidegate import Tidegate
@@ -27,7 +27,10 @@ async def test_eight_long_tasks_do_not_delay_a_web_request(
     app: Tidegate = module.app
     api = create_app(app, settings=WebSettings(open_without_tokens=True))
     with worker_process("bodies:app", tmp_path, CONCURRENCY="8"):
-        async with serve(api) as url, httpx2.AsyncClient(base_url=url, trust_env=False) as client:
+        async with (
+            serve(api) as url,
+            httpx2.AsyncClient(base_url=url, trust_env=False, verify=NO_AUTHORITIES) as client,
+        ):
             long = [(await submit(client, 60))[0] for _ in range(8)]
 
             async def all_run() -> bool:

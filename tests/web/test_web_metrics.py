@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from web_support import bearer, direct, make, serve
+from web_support import NO_AUTHORITIES, bearer, direct, make, serve
 
 from tidegate import Tidegate
 from tidegate.web import Role, create_app
@@ -18,7 +18,7 @@ async def test_prometheus_reads_the_metrics_with_a_viewer_token(app: Tidegate) -
         await client.post("/api/v1/tasks", json={"task": "web:add", "args": {"a": 1}})
     async with serve(create_app(app)) as url:
         headers = bearer(await make(app, Role.VIEWER))
-        async with httpx2.AsyncClient(base_url=url, trust_env=False) as client:
+        async with httpx2.AsyncClient(base_url=url, trust_env=False, verify=NO_AUTHORITIES) as client:
             assert (await client.get("/metrics")).status_code == 401
             answer = await client.get("/metrics", headers=headers)
     assert answer.headers["content-type"].startswith("text/plain; version=")

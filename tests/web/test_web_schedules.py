@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from web_support import bearer, direct, make, serve
+from web_support import NO_AUTHORITIES, bearer, direct, make, serve
 
 from tidegate import Tidegate
 from tidegate.internals import core_of
@@ -49,7 +49,9 @@ async def test_a_schedule_is_added_shown_changed_and_removed(app: Tidegate) -> N
 async def test_a_schedule_is_paused_run_and_resumed_under_the_name_of_the_token(app: Tidegate) -> None:
     async with serve(create_app(app)) as url:
         headers = bearer(await make(app, Role.OPERATOR))
-        async with httpx2.AsyncClient(base_url=url, headers=headers, trust_env=False) as client:
+        async with httpx2.AsyncClient(
+            base_url=url, headers=headers, trust_env=False, verify=NO_AUTHORITIES
+        ) as client:
             await ask(client, "POST", "", body=DAILY)
             paused = await ask(client, "POST", "/daily/pause")
             assert paused["paused_at"] is not None
@@ -119,13 +121,12 @@ async def test_schedules_and_ticks_are_listed_in_pages(app: Tidegate) -> None:
     ],
 )
 async def test_a_wrong_schedule_is_refused_with_what_is_wrong(
-    app: Tidegate, change: dict[str, Any], status: int, says: str
+    shared_client: httpx2.AsyncClient, change: dict[str, Any], status: int, says: str
 ) -> None:
-    async with direct(app) as client:
-        answer = await client.post("/api/v1/schedules", json=DAILY | change)
-        assert answer.status_code == status, answer.text
-        assert says in answer.text
-        assert (await ask(client, "GET", ""))["schedules"] == []
+    answer = await shared_client.post("/api/v1/schedules", json=DAILY | change)
+    assert answer.status_code == status, answer.text
+    assert says in answer.text
+    assert (await ask(shared_client, "GET", ""))["schedules"] == []
 
 
 async def test_an_unknown_schedule_is_not_found_and_a_taken_name_is_refused(app: Tidegate) -> None:

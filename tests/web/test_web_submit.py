@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+import httpx2
 import pytest
 from web_support import UNKNOWN, make, served
 
@@ -129,31 +130,30 @@ async def test_arguments_come_by_name_or_by_position(app: Tidegate, args: Any) -
     ],
 )
 async def test_an_invalid_submit_is_refused_with_its_type_and_place(
-    app: Tidegate, body: Any, status: int, slug: str, at: str | None
+    shared_client: httpx2.AsyncClient, body: Any, status: int, slug: str, at: str | None
 ) -> None:
-    async with served(app) as api, api.client() as client:
-        answer = await client.post("/api/v1/tasks", json=body)
-        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
-        problem = answer.json()
-        assert problem["type"] == f"/api/v1/problems/{slug}"
-        assert (await client.get(problem["type"])).status_code == 200
-        assert {"title", "detail", "status"} <= set(problem)
-        assert [fault["at"] for fault in problem.get("errors", [])] == ([] if at is None else [at])
-        assert await (await core_of(app).opened_store()).list_tasks(TaskFilter()) == []
+    answer = await shared_client.post("/api/v1/tasks", json=body)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    problem = answer.json()
+    assert problem["type"] == f"/api/v1/problems/{slug}"
+    assert (await shared_client.get(problem["type"])).status_code == 200
+    assert {"title", "detail", "status"} <= set(problem)
+    assert [fault["at"] for fault in problem.get("errors", [])] == ([] if at is None else [at])
+    assert (await shared_client.get("/api/v1/tasks")).json()["tasks"] == []
 
 
 @pytest.mark.parametrize(
     "raw",
     [b"", b"{", b'{"task": "web:echo", "args": {"value": NaN}}', b"\xff", b'{"task":"web:echo"} x', b"null"],
 )
-async def test_only_strict_json_is_read(app: Tidegate, raw: bytes) -> None:
-    async with served(app) as api, api.client() as client:
-        answer = await client.post("/api/v1/tasks", content=raw, headers={"Content-Type": "application/json"})
-        assert (answer.status_code, answer.json()["type"]) == (400, "/api/v1/problems/json")
-        text = await client.post(
-            "/api/v1/tasks", content=json.dumps(ADD), headers={"Content-Type": "text/plain"}
-        )
-        assert text.status_code == 415
+async def test_only_strict_json_is_read(shared_client: httpx2.AsyncClient, raw: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = await shared_client.post("/api/v1/tasks", content=raw, headers=headers)
+    assert (answer.status_code, answer.json()["type"]) == (400, "/api/v1/problems/json")
+    text = await shared_client.post(
+        "/api/v1/tasks", content=json.dumps(ADD), headers={"Content-Type": "text/plain"}
+    )
+    assert text.status_code == 415
 
 
 async def test_size_and_depth_are_checked_before_anything_is_parsed(app: Tidegate) -> None:
@@ -201,12 +201,11 @@ async def test_a_key_with_another_payload_is_refused_and_one_of_another_tenant_i
 
 
 @pytest.mark.parametrize("key", ['""', "k" * 256, '"' + "k" * 300 + '"', '"a', "a b", '"ü"'])
-async def test_a_key_that_cannot_be_used_is_refused(app: Tidegate, key: str) -> None:
-    async with served(app) as api, api.client() as client:
-        answer = await client.post(
-            "/api/v1/tasks", json=ADD, headers={"Idempotency-Key": key.encode("latin-1")}
-        )  # type: ignore[dict-item]
-        assert (answer.status_code, answer.json()["type"]) == (400, "/api/v1/problems/idempotency-key")
+async def test_a_key_that_cannot_be_used_is_refused(shared_client: httpx2.AsyncClient, key: str) -> None:
+    answer = await shared_client.post(
+        "/api/v1/tasks", json=ADD, headers={"Idempotency-Key": key.encode("latin-1")}
+    )  # type: ignore[dict-item]
+    assert (answer.status_code, answer.json()["type"]) == (400, "/api/v1/problems/idempotency-key")
 
 
 async def test_a_key_names_its_task_also_when_that_is_final_and_after_a_restart(app: Tidegate) -> None:
@@ -313,14 +312,12 @@ async def test_an_answer_to_a_lost_submit_is_found_by_its_key(app: Tidegate) -> 
     ],
 )
 async def test_an_invalid_option_is_refused_with_its_field_and_valid_values(
-    app: Tidegate, field: str, value: Any, fix: str
+    shared_client: httpx2.AsyncClient, field: str, value: Any, fix: str
 ) -> None:
-    async with served(app) as api, api.client() as client:
-        answer = await client.post("/api/v1/tasks", json=ADD | {field: value})
-
-        assert (answer.status_code, answer.json()["type"]) == (422, "/api/v1/problems/option")
-        assert field in answer.json()["detail"]
-        assert fix in json.dumps(answer.json(), ensure_ascii=False).replace('\\"', '"')
+    answer = await shared_client.post("/api/v1/tasks", json=ADD | {field: value})
+    assert (answer.status_code, answer.json()["type"]) == (422, "/api/v1/problems/option")
+    assert field in answer.json()["detail"]
+    assert fix in json.dumps(answer.json(), ensure_ascii=False).replace('\\"', '"')
 
 
 async def test_durations_come_as_text_too_and_a_deadline_before_the_delay_is_refused(app: Tidegate) -> None:

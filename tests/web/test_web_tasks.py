@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any
 
+import httpx2
 import jsonschema
 import pytest
 from web_support import UNKNOWN, Served, bearer, direct, make, served
@@ -344,10 +345,9 @@ async def test_the_reason_of_unreadiness_is_shown_to_roles_of_all_tenants_only(
     ],
 )  # fmt: skip
 async def test_a_parameter_that_cannot_be_used_is_refused_by_name(
-    app: Tidegate, path: str, parameter: str
+    shared_client: httpx2.AsyncClient, path: str, parameter: str
 ) -> None:
-    async with direct(app) as client:
-        answer = await client.get(f"/api/v1/{path}")
+    answer = await shared_client.get(f"/api/v1/{path}")
     assert (answer.status_code, answer.json()["type"]) == (400, "/api/v1/problems/parameters")
     assert f"query.{parameter}" in answer.json()["errors"][0]["at"]
     assert answer.json()["detail"]

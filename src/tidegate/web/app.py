@@ -82,7 +82,19 @@ def create_app(
     settings = settings or WebSettings()
     authenticate = authenticate or TokenAuthenticator(core_of(app).opened_store, settings)
     context, schemas = ApiContext(core_of(app), settings, authenticate), Schemas()
-    protected = ProtectedRouter(schemas.named)
+    api = _Api(
+        settings,
+        title="Tidegate",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+        exception_handlers=_HANDLERS,
+        middleware=[Middleware(AccessMiddleware, authenticate=authenticate, settings=settings)],
+    )
+    # Not a router of its own, included afterwards: FastAPI would analyse each endpoint a second time.
+    protected = ProtectedRouter(schemas.named, api.router)
     every = (
         submit,
         tasks,
@@ -104,17 +116,6 @@ def create_app(
     )
     for routes in every:
         routes.add_routes(protected, context)
-    api = _Api(
-        settings,
-        title="Tidegate",
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        lifespan=_lifespan,
-        exception_handlers=_HANDLERS,
-        middleware=[Middleware(AccessMiddleware, authenticate=authenticate, settings=settings)],
-    )
     api.state.context = context
     api.state.protected = protected
 
@@ -131,7 +132,6 @@ def create_app(
         return api.openapi_schema
 
     api.openapi = openapi  # type: ignore[method-assign]
-    api.include_router(protected.router)
     return api
 
 

@@ -74,10 +74,11 @@ class ProtectedRouter:
 
     Args:
         schema_of: Returns a reference to the schema of a type and adds the type to the OpenAPI document.
+        router: Where the routes go.
     """
 
-    def __init__(self, schema_of: Callable[[Any], dict[str, Any]]) -> None:
-        self.router = APIRouter(redirect_slashes=False)
+    def __init__(self, schema_of: Callable[[Any], dict[str, Any]], router: APIRouter) -> None:
+        self.router = router
         self.access_rules: dict[tuple[str, str], AccessRule] = {}
         """By method (`WEBSOCKET` for sockets) and path."""
         self.open_paths: set[str] = set()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
 import websockets
-from web_support import make, serve, served
+from web_support import NO_AUTHORITIES, Served, declare, make, serve, served
 
+from support import make_app
 from tidegate import State, Tidegate
 from tidegate.errors import StoreUnavailableError
 from tidegate.internals import core_of
@@ -27,6 +29,17 @@ ODD_TEXTS = [
     "\x00", "\ud800", "\u202e", "\u2028", "<img src=x onerror=alert(1)>", "'; DROP TABLE task; --", "../../etc/passwd",
     "%2f..%2f", "${7*7}", "{{7*7}}", "x" * 100_000, "", " ", "\r\nX-Injected: 1", "🌊" * 50,
 ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+async def shared_api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """An API on a port with a worker, for the odd requests; a task of another tenant waits in it."""
+    app = make_app(tmp_path_factory.mktemp("shared"))
+    declare(app)
+    await app.function("web:add").using(tenant="other", delay=3600).enqueue(1)
+    async with served(app, worker=True) as api:
+        yield api
+    await app.aclose()
 
 
 async def answered(client: httpx2.AsyncClient, method: str, path: str, **asked: Any) -> httpx2.Response:
@@ -65,8 +78,8 @@ async def answered(client: httpx2.AsyncClient, method: str, path: str, **asked: 
     ],
     ids=range(20),
 )
-async def test_odd_json_is_accepted_or_refused(app: Tidegate, raw: str) -> None:
-    async with served(app, worker=True) as api, api.client(prefer="wait=5") as client:
+async def test_odd_json_is_accepted_or_refused(shared_api: Served, raw: str) -> None:
+    async with shared_api.client(prefer="wait=5") as client:
         body = raw.encode("utf-8", "surrogatepass")
         answer = await answered(client, "POST", "/api/v1/tasks", content=body)
         batch = f'{{"tasks":[{raw}]}}'.encode("utf-8", "surrogatepass")
@@ -76,13 +89,12 @@ async def test_odd_json_is_accepted_or_refused(app: Tidegate, raw: str) -> None:
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS, ids=range(len(ODD_TEXTS)))
-async def test_odd_texts_in_any_field_reach_no_other_tasks(app: Tidegate, text: str) -> None:
+async def test_odd_texts_in_any_field_reach_no_other_tasks(shared_api: Served, text: str) -> None:
     from urllib.parse import quote
 
-    await app.function("web:add").using(tenant="other").enqueue(1)
-    token = await make(app, Role.OPERATOR, "mine")
+    token = await make(shared_api.app, Role.OPERATOR, "mine")
     quoted = quote(text, safe="", errors="surrogatepass")[:30_000]
-    async with served(app) as api, api.client(token) as client:
+    async with shared_api.client(token) as client:
         for field in ("task", "key", "unique", "run_at", "queue", "priority"):
             asked = {"task": "web:add", "args": {"a": 1}, field: text}
             await answered(client, "POST", "/api/v1/tasks", content=json.dumps(asked))
@@ -217,7 +229,7 @@ async def test_a_host_that_names_an_empty_tenant_lets_nobody_see_tasks_without_o
 
     async with (
         serve(create_app(app, authenticate=of_no_tenant)) as url,
-        httpx2.AsyncClient(base_url=url, trust_env=False) as client,
+        httpx2.AsyncClient(base_url=url, trust_env=False, verify=NO_AUTHORITIES) as client,
     ):
         assert (await answered(client, "GET", "/api/v1/tasks")).status_code == 401
 

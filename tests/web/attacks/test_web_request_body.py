@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import secrets
 import threading
 from typing import Any
 
+import httpx2
 import pytest
 from web_support import direct
 
@@ -34,9 +36,10 @@ TASKS = "/api/v1/tasks"
         (b'{"task":"web:echo","args":{"value":{"a":1,"\\u0061":2}}}', "member 'a' twice"),
     ],
 )
-async def test_the_refusal_of_a_body_names_its_cause(app: Tidegate, body: bytes, cause: str) -> None:
-    async with direct(app) as client:
-        answer = await client.post(TASKS, content=body, headers={"Content-Type": "application/json"})
+async def test_the_refusal_of_a_body_names_its_cause(
+    shared_client: httpx2.AsyncClient, body: bytes, cause: str
+) -> None:
+    answer = await shared_client.post(TASKS, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
     assert cause in answer.json()["detail"]
 
@@ -45,10 +48,11 @@ async def test_the_refusal_of_a_body_names_its_cause(app: Tidegate, body: bytes,
     "text",
     ["\\ud83d\\ude00", "\\\\ud83d", "\\\\\\\\ud83d", "C:\\\\users\\\\ud83d", "\\uD83D\\uDE00\\ud83d\\ude00"],
 )
-async def test_whole_pairs_and_escaped_backslashes_are_no_half_pairs(app: Tidegate, text: str) -> None:
-    async with direct(app) as client:
-        body = f'{{"task":"web:echo","args":{{"value":"{text}"}}}}'
-        answer = await client.post(TASKS, content=body.encode())
+async def test_whole_pairs_and_escaped_backslashes_are_no_half_pairs(
+    shared_client: httpx2.AsyncClient, text: str
+) -> None:
+    body = f'{{"task":"web:echo","args":{{"value":"{text}"}}}}'
+    answer = await shared_client.post(TASKS, content=body.encode())
     assert answer.status_code == 202, answer.text
 
 
@@ -132,9 +136,9 @@ async def test_another_request_is_answered_while_a_long_body_is_checked(
     ],
 )
 async def test_which_arguments_are_the_same_for_a_key(
-    app: Tidegate, first: str, second: str, status: int
+    shared_client: httpx2.AsyncClient, first: str, second: str, status: int
 ) -> None:
-    async with direct(app) as client:
-        bodies = [f'{{"task":"web:echo","key":"k","args":{args}}}'.encode() for args in (first, second)]
-        answers = [await client.post(TASKS, content=body) for body in bodies]
+    key = secrets.token_hex(8)
+    bodies = [f'{{"task":"web:echo","key":"{key}","args":{args}}}'.encode() for args in (first, second)]
+    answers = [await shared_client.post(TASKS, content=body) for body in bodies]
     assert [answer.status_code for answer in answers] == [202, status]
