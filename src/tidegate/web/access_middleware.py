@@ -1,4 +1,4 @@
-"""Check every request before it reaches a route: its host, its origin, its token and the size of its body."""
+"""Checks every request before it reaches a route: host, origin, token and the size of the body."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from tidegate.web.settings import LOOPBACK, WebSettings
 from tidegate.web.tokens import Authenticate, require_principal
 
 PROBES = ("/livez", "/readyz")
-"""Paths that may be asked under any host name: Kubernetes and load balancers use the machine's address."""
+"""Paths that may be requested under any host name: Kubernetes and load balancers use the machine's
+address."""
 PUBLIC = ("/", *PROBES, "/api/v1/tidegate.js")
-"""Paths that need no token. The pages that describe problems need none either."""
+"""Paths that need no token. The pages that describe problems also need no token."""
 
 BATCH = "/api/v1/tasks/batch"
 _LENGTH_DIGITS = 15
@@ -73,7 +74,7 @@ class AccessMiddleware:
             raise _too_large(limit)
 
     def _require_origin(self, connection: HTTPConnection) -> None:
-        """Refuse a request from a page of another site. Browsers name the origin in each such request."""
+        """Refuse a request from a page of another site. Browsers send the origin in each such request."""
         headers = connection.headers
         origin = headers.get("origin")
         if origin is not None:
@@ -126,7 +127,7 @@ def _is_test_client(connection: HTTPConnection, host: str) -> bool:
 
 
 def _path(scope: Scope) -> str:
-    """Return the path relative to where this API is mounted."""
+    """Return the request's path relative to the mount point of this API."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
 

@@ -1,4 +1,4 @@
-"""Types of the request and response bodies about alerts, and how the store's rows fill them."""
+"""Types of the bodies about alerts, and functions that fill them from the store's rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.store.alert_rows import ANY, AlertMute, Episode
 
 
 class AlertOut(msgspec.Struct):
-    """One time that a rule's condition held for one subject."""
+    """One period in which a rule's condition held for one subject."""
 
     id: str
     rule: str
@@ -23,7 +23,7 @@ class AlertOut(msgspec.Struct):
     severity: str
     """`warning` or `critical`."""
     since: float
-    """Since when the condition has held."""
+    """When the condition began to hold."""
     opened_at: float | None
     ended_at: float | None
     value: float | None
@@ -31,27 +31,27 @@ class AlertOut(msgspec.Struct):
     limit: float
     muted: bool
     text: str
-    """What is wrong, with the number and its limit."""
+    """A description of the alert, with the number and its limit."""
     command: str
-    """The command that shows more."""
+    """The command that shows more about the alert."""
 
 
 class MuteOut(msgspec.Struct):
-    """A person's wish that nothing is sent."""
+    """A mute: a person wants no messages about a rule and subject."""
 
     rule: str
-    """`*` for every rule."""
+    """The rule; `*` for every rule."""
     subject: str
-    """`*` for every subject."""
+    """The subject; `*` for every subject."""
     until: float | None
-    """Null: until a person ends it."""
+    """When the mute ends; null: a person must end it."""
     muted_at: float
     muted_by: str
     why: str
 
 
 class AlertsOut(msgspec.Struct):
-    """The alerts, oldest first; ended ones last, the latest first."""
+    """The open alerts, oldest first, and then ended alerts, the latest first."""
 
     alerts: list[AlertOut]
     mutes: list[MuteOut]
@@ -63,11 +63,11 @@ class MuteRequest(msgspec.Struct, forbid_unknown_fields=True):
     """What to mute or unmute."""
 
     rule: str
-    """`*` for every rule."""
+    """The rule; `*` for every rule."""
     subject: str = ANY
-    """`*` for every subject."""
+    """The subject; `*` for every subject."""
     seconds: float | None = None
-    """Null: until a person ends it."""
+    """After how many seconds the mute ends; null: a person must end it."""
     why: str = ""
     """The reason, shown wherever the mute is shown."""
 
@@ -85,21 +85,21 @@ class TrySinksRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Which sink to send a test message to."""
 
     sink: str | None = None
-    """Null: to every sink."""
+    """The name of the sink; null: every sink."""
 
 
 class SinkTrialOut(msgspec.Struct):
-    """What became of a test message."""
+    """The outcome of a test message."""
 
     sink: str
     target: str
-    """What the sink is, without secrets."""
+    """A description of the sink, without secrets."""
     error: str | None
-    """Why it was not delivered; null if it was."""
+    """Why the message was not delivered; null if it was."""
 
 
 class SinkTrialsOut(msgspec.Struct):
-    """What became of the test messages, by sink."""
+    """The outcomes of the test messages, by sink."""
 
     sinks: list[SinkTrialOut]
 
@@ -115,7 +115,7 @@ def to_alerts_out(alerts: AlertOverview) -> AlertsOut:
 
 
 def to_trials_out(trials: list[SinkTrial]) -> SinkTrialsOut:
-    """Return what became of test messages as the API shows it."""
+    """Return the outcomes of test messages as the API shows them."""
     return SinkTrialsOut([SinkTrialOut(each.sink, each.target, each.error or None) for each in trials])
 
 

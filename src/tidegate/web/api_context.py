@@ -1,4 +1,4 @@
-"""What all routes share: the application, the limits, and how responses are written."""
+"""What all routes share: the application, the limits, and functions that write responses."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from tidegate.web.tokens import Authenticate
 T = TypeVar("T")
 
 _MIN_BODY_BYTES = 16_384
-"""Least size, in bytes, that a request in flight counts for."""
+"""The least size, in bytes, that a request in flight counts for."""
 
 TaskId = Annotated[str, Path(description="A task id: a UUID, or its first digits.", max_length=64)]
 
 
 class ApiContext:
-    """What the routes of one API work with.
+    """The objects that the routes of one API use.
 
     Args:
-        core: Of the application whose tasks these are.
+        core: The core of the application whose tasks are served.
         settings: Limits.
-        authenticate: Says who a request comes from.
+        authenticate: Returns who a request comes from.
     """
 
     def __init__(self, core: Core, settings: WebSettings, authenticate: Authenticate) -> None:
@@ -85,10 +85,10 @@ class ApiContext:
     async def read_body(
         self, request: Request, kind: type[T], *, default: bytes = b"", items: int | None = None
     ) -> T:
-        """Read a JSON body of at most `body_limit` bytes, and count its bytes as in flight meanwhile.
+        """Read a JSON body of at most `body_limit` bytes, and count its bytes as in flight while it is read.
 
         Raises:
-            Problem: It is no such body, or too many bytes are in flight.
+            Problem: The body is not such a body, or too many bytes are in flight.
         """
         with self.body_in_flight(request, self.settings.body_limit):
             return await self.read_json(request, kind, default=default, items=items)
@@ -99,7 +99,8 @@ class ApiContext:
 
         Args:
             request: The request.
-            largest: Most bytes that a body of this route may have; counted if the request gives no length.
+            largest: The most bytes that a body of this route may have. They are counted if the request gives
+                no length.
 
         Raises:
             Problem: The token, its tenant, or all requests together have too many bytes in flight.
@@ -128,7 +129,8 @@ class ApiContext:
         """Return a task that the principal may see.
 
         Raises:
-            Problem: There is no such task, or it is of another tenant. Both get the same response.
+            Problem: There is no such task, or it belongs to another tenant. The response is the same for
+                both.
         """
         (full,) = await self.full_ids([task_id], principal)
         row = (await (await self.store()).read_tasks([full])).get(full)
@@ -137,21 +139,23 @@ class ApiContext:
         return row
 
     async def full_ids(self, task_ids: Sequence[str], principal: Principal) -> list[str]:
-        """Return the ids, each once, with short ones made full, among the tasks that the principal may see.
+        """Return the full ids, each once, of the tasks that the given ids and short ids name.
+
+        Only tasks that the principal may see count.
 
         Raises:
-            OptionError: Several of these tasks have an id that begins with a short one.
+            OptionError: A short id matches several of these tasks.
         """
         return await full_ids(await self.store(), task_ids, tenant=principal.tenant)
 
     async def visible_tasks(self, task_ids: Sequence[str], principal: Principal) -> dict[str, TaskRow]:
-        """Return the tasks among these that the principal may see."""
+        """Return those of these tasks that the principal may see."""
         rows = await (await self.store()).read_tasks(task_ids)
         return {task_id: row for task_id, row in rows.items() if principal.may_see(row.tenant)}
 
 
 def task_not_found(task_id: str) -> Problem:
-    """Return the problem for an id that is unknown, deleted, or of another tenant."""
+    """Return the problem for a task that is unknown, deleted, or of another tenant."""
     return Problem(
         "not-found",
         f"no task has the id {task_id[:64]}; finished tasks are deleted after their retention time",
@@ -159,7 +163,7 @@ def task_not_found(task_id: str) -> Problem:
 
 
 def location_of(connection: HTTPConnection, task_id: str) -> str:
-    """Return the path of a task's status, with the path under which this API is mounted."""
+    """Return the path of a task's status, including the path under which this API is mounted."""
     return f"{connection.scope.get('root_path', '')}/api/v1/tasks/{task_id}"
 
 

@@ -1,4 +1,4 @@
-"""`create_app` puts the HTTP API of one application together as an ASGI application."""
+"""`create_app` builds the HTTP API of one application as an ASGI application."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def create_app(
 class _Api(FastAPI):
     """Adds the CORS headers to every response.
 
-    Starlette sends a 500 outside of the middleware that an application adds, so they are added here.
+    Starlette sends a 500 outside of the middleware that an application adds, so the headers are added here.
 
     Args:
         settings: The allowed origins.
@@ -218,7 +218,7 @@ async def _http(request: Request, error: HTTPException) -> Response | None:
 async def _internal(request: Request, error: Exception) -> Response | None:
     if isinstance(error, ClientDisconnect):
         log.info("%s %s: the client disconnected before it sent all", request.method, request.url.path)
-        return Response(status_code=499)  # the client is gone, so nobody reads this
+        return Response(status_code=499)  # the client is gone and does not read this response
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return await refuse(request, Problem("internal"))
 

@@ -15,14 +15,15 @@ from tidegate.store.protocol import Store
 log = logging.getLogger("tidegate.web")
 
 BATCH_SECONDS = 0.1
-"""Submits are written to the log together, once in this time. A killed process loses at most these."""
+"""Seconds between two writes of submits to the log. A killed process loses at most the submits of this
+time."""
 _MAX_WAITING = 20_000
 
 
 class AuditLog:
     """Writes changes to the audit log: actions before their response is sent, submits shortly after it.
 
-    The task itself proves a submit, so its entry may follow later and shares a commit with others.
+    A stored task proves its submit, so the entry may follow later, in one commit with other entries.
 
     Args:
         opened_store: Returns the open store.
@@ -43,7 +44,7 @@ class AuditLog:
         await (await self._opened_store()).add_audit_entries(entries)
 
     def record_submit(self, principal: Principal, target: str, answer: str) -> None:
-        """Queue a submit to be written to the audit log within a moment."""
+        """Queue a submit to be written to the audit log shortly."""
         if len(self._waiting) >= _MAX_WAITING:
             log.error("the audit log cannot keep up: the submit of %s was not recorded", target)
             return

@@ -1,4 +1,4 @@
-"""A capacity that all requests of a process share, and that one token or tenant cannot use up."""
+"""A capacity that all requests of a process share, but that one token or tenant cannot use up."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Holder = tuple[str, ...]
 class SharedCapacity:
     """A shared capacity: open streams, waiting requests, or bytes of request bodies in flight.
 
-    A token may use as much as is free, and all tokens of a tenant twice as much. So a single token gets at
-    most half of the capacity, and a single tenant two thirds. Several busy tokens share evenly, and some
-    capacity is always free for a new one. No token needs its own configuration. The rule is called dynamic
-    thresholds for shared buffers (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+    A token may use as much capacity as is free, and all tokens of a tenant twice as much. So a single token
+    gets at most half of the capacity, and a single tenant two thirds. Several busy tokens share evenly, and
+    some capacity is always free for a new token. No token needs its own configuration. The rule is known as
+    dynamic thresholds for shared buffers (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2),
+    1998).
 
     Args:
         total: The total capacity.

@@ -1,4 +1,4 @@
-"""Count protocol errors of clients, which the server would log one by one."""
+"""Counts protocol errors of clients, which the server would otherwise log one by one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 log = logging.getLogger("tidegate.web")
 
 REPORT_SECONDS = 60.0
-"""At most one log line in this time reports how many there were."""
+"""At most one log line in this time reports the number of errors."""
 
 _CLIENT_ERRORS = (
     "Invalid HTTP request received",
@@ -21,7 +21,7 @@ _CLIENT_ERRORS = (
     "opening handshake failed",
     "connection handler failed",
 )
-"""Beginnings of those log messages of uvicorn and websockets that only a client can cause."""
+"""The beginnings of log messages of uvicorn and websockets that only a client can cause."""
 
 
 class ClientErrorFilter(logging.Filter):

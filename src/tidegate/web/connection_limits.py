@@ -1,4 +1,4 @@
-"""Limit slow clients and the number of connections from one address, for a server without a proxy."""
+"""Limits slow clients and the number of connections from one address, for a server without a proxy."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ClientLimits:
     """Limits for the connections of one client."""
 
     request_seconds: float = 10.0
-    """How long the head of a request may take, from its first byte or from the end of the previous response;
-    also how long a client may read nothing of a response. Then the connection is closed.
+    """How long the head of a request may take, from its first byte or from the end of the previous response.
+    A client may also read nothing of a response for this long. After that the connection is closed.
     `WebSettings.read_limit` limits the time for a body."""
     per_address: int = 1_000
-    """Most connections of one IPv4 address or IPv6 /64 network; 0: no limit. Loopback addresses are not
+    """The most connections of one IPv4 address or IPv6 /64 network; 0: no limit. Loopback addresses are not
     limited, because a proxy may use them."""
 
 
@@ -90,7 +90,7 @@ class _LimitedProtocol(_HttpProtocol):
     def _on_timeout(self) -> None:
         self._timer = None
         unsent = self.transport.get_write_buffer_size()
-        if unsent and unsent != self._unsent:  # the client still reads the last response
+        if unsent and unsent != self._unsent:  # the client is still reading the last response
             self._unsent = unsent
             self._timer = self.loop.call_later(self._limits.request_seconds, self._on_timeout)
         else:
@@ -134,7 +134,7 @@ def _has_too_many(connections: Any, address: str, limit: int) -> bool:
 
 
 def _network(address: str) -> str:
-    """Return what identifies one client: an IPv4 address, or the /64 network of an IPv6 address."""
+    """Return the network that identifies a client: an IPv4 address, or the /64 network of an IPv6 address."""
     if ":" not in address:
         return address
     try:

@@ -1,4 +1,4 @@
-"""The responses of the API about live control: pauses, orders to workers, rate limits of functions."""
+"""The response bodies about live control: pauses, orders to workers, rate limits of functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class PauseOut(msgspec.Struct):
-    """A queue or task function whose tasks do not start until somebody resumes it."""
+    """A queue or task function whose tasks do not start until a person resumes it."""
 
     kind: str
     """`queue` or `function`."""
@@ -37,11 +37,11 @@ class ControlReportOut(msgspec.Struct):
     """What one worker reported."""
 
     reporter: str
-    """The id of a process; for a reload, `NAME@HOST` of a worker."""
+    """The id of a process; for a reload, the worker as `NAME@HOST`."""
     version: int
-    """Of the change that it applied."""
+    """The version of the change that was applied."""
     answer: str
-    """`applied`, or what happened."""
+    """`applied`, or what happened instead."""
     reported_at: float
 
 
@@ -51,9 +51,10 @@ class ControlOut(msgspec.Struct):
     kind: str
     """`quiet`, `concurrency` or `reload`."""
     name: str
-    """Of a worker, process or pool; `*` for all workers."""
+    """The name of a worker, process or pool; `*` for all workers."""
     value: int | None
-    """Quiet: 1 or 0. Concurrency: tasks at once; null for the code's own number. Reload: null."""
+    """For quiet: 1 or 0. For concurrency: how many tasks run at once; null for the number in the code. For
+    reload: null."""
     version: int
     changed_at: float
     changed_by: str
@@ -74,7 +75,7 @@ class ControlResult(msgspec.Struct):
     name: str
     version: int
     reporters: list[str]
-    """Those that will report this version; see `GET /api/v1/controls`."""
+    """The workers or processes that will report this version; see `GET /api/v1/controls`."""
 
 
 class RateLimitOut(msgspec.Struct):
@@ -82,4 +83,4 @@ class RateLimitOut(msgspec.Struct):
 
     function: str
     limit: str
-    """For people: `80 in 1 min`."""
+    """The limit for people, such as `80 in 1 min`."""

@@ -1,4 +1,4 @@
-"""Encode the events of a task for server-sent events and WebSockets."""
+"""Encodes the events of a task for server-sent events and WebSockets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tidegate.store.streams import StoredChunk
 from tidegate.web.api_context import ApiContext
 
 SEND_BYTES = 32_768
-"""Bytes of events that are sent together. A slow follower makes the server hold at most this many more."""
+"""The bytes of events that are sent together. For a slow follower the server holds at most this many more."""
 
 _CACHED_CHUNKS, _CACHED_CHUNK_BYTES = 256, 2_048
-"""How many encoded chunks are cached, and their largest size: all followers of a task get the same chunks."""
+"""How many encoded chunks are cached, and up to which size: all followers of a task get the same chunks."""
 
 
 class ServerSentEvent(msgspec.Struct):
@@ -35,7 +35,7 @@ class ServerSentEvent(msgspec.Struct):
 
 
 class ChunkOut(msgspec.Struct):
-    """One chunk of the stream. A new `run`: the task restarted, so drop the chunks of earlier runs."""
+    """One chunk of the stream. If `run` is new, the task has restarted: drop the chunks of earlier runs."""
 
     sequence: str
     run: int
@@ -44,7 +44,7 @@ class ChunkOut(msgspec.Struct):
 
 
 class StateChangedOut(msgspec.Struct):
-    """The task's state. In an `end` event it is final."""
+    """The task's state. In an `end` event the state is final."""
 
     state: str
     run: int
@@ -59,15 +59,18 @@ class ProgressEvent(msgspec.Struct):
 
 
 class StreamResetOut(msgspec.Struct):
-    """The chunk to resume after does not exist: drop the chunks received so far; the whole stream follows."""
+    """The chunk after which to resume does not exist.
+
+    Drop the chunks received so far; the whole stream follows.
+    """
 
 
 class StreamClosedOut(msgspec.Struct):
     """The stream ends before the task ends."""
 
     reason: str
-    """`token`: the token is not valid any more. `stopping`: the server stops; reconnect. `store`: the store
-    cannot be reached now; reconnect. `deleted`: the task was deleted."""
+    """The reason. `token`: the token is not valid any more. `stopping`: the server stops; reconnect. `store`:
+    the store cannot be reached now; reconnect. `deleted`: the task was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +78,12 @@ class EncodedEvent:
     """One encoded event."""
 
     name: str
-    """`state`, `chunk`, `progress`, `reset`, `end` or `closed`."""
+    """The name: `state`, `chunk`, `progress`, `reset`, `end` or `closed`."""
     data: bytes
-    """JSON on one line."""
+    """The data as JSON on one line."""
     id: str = ""
-    """The number of a chunk, to resume after. Other events have no id and do not change where to resume."""
+    """The number of a chunk, after which a client can resume. Other events have no id and do not change this
+    number."""
 
 
 async def encode_events(

@@ -1,4 +1,4 @@
-"""The responses of the API about what happened."""
+"""The response bodies about the past: deaths, groups of failures, counters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class DeathCountOut(msgspec.Struct):
     """How many tasks died in one period."""
 
     at: float
-    """When the period begins."""
+    """The start of the period."""
     queue: str
     function: str
     reason: str
@@ -27,9 +27,9 @@ class FailureGroupOut(msgspec.Struct):
 
     fingerprint: str
     error_class: str
-    """Empty if no exception was raised."""
+    """The class of the exception; empty if no exception was raised."""
     shape: str
-    """The message with a word in angle brackets for each part that differs from task to task."""
+    """The message. A word in angle brackets stands for each part that differs from task to task."""
     frame: str
     """The innermost frame of the application's code; empty if there is none."""
     deaths: int
@@ -39,17 +39,17 @@ class FailureGroupOut(msgspec.Struct):
     queues: list[str]
     reasons: list[str]
     example_id: str
-    """The task that died last. It may be redriven or deleted by now."""
+    """The task that died last. By now it may have been redriven or deleted."""
     state: str
     """`open`, `resolved` or `muted`."""
     is_reopened: bool
-    """A task died of it after it was resolved."""
+    """Whether a task died of this failure after the group was resolved."""
     marked_at: float | None
-    """When it was resolved or muted last; null: never."""
+    """When the group was last resolved or muted; null for never."""
     marked_by: str
     note: str
     until_at: float | None
-    """When it is no longer muted; null: never."""
+    """When the mute ends; null for never."""
 
 
 class GroupStateOut(msgspec.Struct):
@@ -60,7 +60,7 @@ class GroupStateOut(msgspec.Struct):
 
 
 class UnknownFailureOut(msgspec.Struct):
-    """The attempts with one fingerprint that failed without a rule for their failure."""
+    """The failed attempts with one fingerprint that no rule classifies."""
 
     fingerprint: str
     error_class: str
@@ -69,23 +69,23 @@ class UnknownFailureOut(msgspec.Struct):
     attempts: int
     tasks: int
     succeeded: int
-    """How many of these tasks succeeded later."""
+    """How many of the tasks with such attempts succeeded later."""
     first_at: float
     last_at: float
     functions: list[str]
     sample: str
     """The message of the last attempt, with secrets masked, at most 100 characters."""
     sample_id: str
-    """Its task."""
+    """The task of the last attempt."""
     rule: str
-    """The line of code that gives the failure a rule."""
+    """The line of code that adds a rule for this failure."""
     reviewed_at: float | None
     reviewed_by: str
     note: str
 
 
 class UnknownFailuresOut(msgspec.Struct):
-    """Attempts without a rule by fingerprint, the most first."""
+    """Failed attempts that no rule classifies, by fingerprint, the most first."""
 
     failures: list[UnknownFailureOut]
 
@@ -97,14 +97,14 @@ class FailureGroupsOut(msgspec.Struct):
 
 
 class SurgeComparisonOut(msgspec.Struct):
-    """Deaths, or deaths per ended task, against the same hours of earlier days."""
+    """Deaths, or deaths per ended task, compared with the same hours of earlier days."""
 
     surges: bool
     now: float
     expected: float | None
-    """Null without anything earlier."""
+    """The expected value; null without data from earlier days."""
     limit: float | None
-    """A surge begins here."""
+    """The value from which on there is a surge."""
     factor: float | None
     """`now` divided by `expected`."""
     why: str
@@ -116,11 +116,11 @@ class GroupSurgeOut(msgspec.Struct):
     by: str
     key: str
     surges: bool
-    """In count, in share, or both."""
+    """Whether the deaths surge: in count, in share, or in both."""
     why: str
     count: SurgeComparisonOut
     share: SurgeComparisonOut
-    """Of the tasks that succeeded or died."""
+    """The share of deaths among the tasks that succeeded or died."""
 
 
 class SurgesOut(msgspec.Struct):
@@ -130,7 +130,7 @@ class SurgesOut(msgspec.Struct):
 
 
 class DeathChangeOut(msgspec.Struct):
-    """How many tasks died of one reason or in one function, against the day before."""
+    """How many tasks died of one reason or in one function, compared with the day before."""
 
     name: str
     deaths: int
@@ -147,7 +147,7 @@ class SummaryGroupOut(msgspec.Struct):
 
 
 class DailySummaryOut(msgspec.Struct):
-    """The deaths of 24 hours against the day before."""
+    """The deaths of 24 hours, compared with the day before."""
 
     since: float
     until: float
@@ -158,7 +158,7 @@ class DailySummaryOut(msgspec.Struct):
     surges: list[str]
     """A sentence for each function whose deaths surge."""
     new: list[SummaryGroupOut]
-    """Groups without a death in the 35 days before."""
+    """Groups of failures without a death in the 35 days before."""
     reopened: list[SummaryGroupOut]
     unresolved: list[SummaryGroupOut]
     """Open groups with a death in the last seven days."""
@@ -167,33 +167,33 @@ class DailySummaryOut(msgspec.Struct):
 
 
 class StatisticsRowOut(msgspec.Struct):
-    """What happened to the tasks of one queue, function and upstream in one period."""
+    """Counters of the tasks of one queue, function and upstream in one period."""
 
     at: float
-    """When the period begins."""
+    """The start of the period."""
     queue: str
     function: str
     upstream: str | None
     enqueued: int
     started: int
-    """Runs that started."""
+    """How many runs started."""
     succeeded: int
     dead: int
     cancelled: int
     retried: int
-    """Runs after which the task waited for its next run."""
+    """How many runs ended with a wait for the task's next run."""
     released: int
-    """Runs that were given back unfinished."""
+    """How many runs were given back unfinished."""
     run_seconds: float
-    """Of the runs that ended in the period, together."""
+    """The total run time of runs that ended in the period."""
     wait_seconds: float
-    """From ready to started, of the runs that ended in the period, together."""
+    """The total time from ready to started of runs that ended in the period."""
     calls: int
-    """Calls whose responses stated their usage."""
+    """How many calls had responses that stated their usage."""
     input_tokens: int
     output_tokens: int
     run_p50: float | None
-    """An estimate in seconds; null without runs."""
+    """The estimated median in seconds; null without runs."""
     run_p95: float | None
     wait_p50: float | None
     wait_p95: float | None

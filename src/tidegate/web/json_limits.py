@@ -1,6 +1,6 @@
-"""Measure JSON before it is parsed: its number of values, its depth, the items of its one array.
+"""Measures JSON before it is parsed: its number of values, its depth, the items of its one array.
 
-The counts use bytes methods, which run in C, or loop over brackets and commas after these were counted.
+The counts use methods of bytes, which run in C, or loop over brackets and commas after these were counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 CONTAINER_CHARS = 4
-"""How many values an array or object counts for: parsing and checking one costs that much more."""
+"""How many values an array or object counts as: to parse and check one costs that much more."""
 
 _STEPS = tuple((byte in b"[{") - (byte in b"]}") for byte in range(256))
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
@@ -20,7 +20,7 @@ _INSIDE = 2
 
 
 def structure_of(data: bytes, most: int) -> bytes | None:
-    """Return the brackets and commas of JSON outside its strings; None if it has more than `most` values.
+    """Return the brackets and commas outside the strings of JSON; None if it has more than `most` values.
 
     Each comma counts as one value, each `[` and `{` as `CONTAINER_CHARS`.
     """
@@ -54,7 +54,7 @@ def has_more_items(structure: bytes, limit: int) -> bool:
 def repeated_member(text: str) -> str | None:
     """Return the name of a member that an object in the JSON has twice; None if there is none.
 
-    Also None for text that is not JSON, which the parser refuses.
+    Return None also for text that is not JSON: the parser refuses it.
     """
     try:
         _MEMBERS.decode(text)

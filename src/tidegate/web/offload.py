@@ -1,4 +1,4 @@
-"""Run work whose duration depends on the size of a request in a thread if it takes long."""
+"""Runs work that depends on the size of a request, in a thread if it takes long."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SMALL_BYTES = 8_192
-"""Up to this size the work runs on the event loop, in less than about 2 ms: a thread would cost more."""
+"""Up to this size the work runs on the event loop: it takes less than about 2 ms, and a thread would cost
+more."""
 
 
 class Offload:
     """One thread for long computations, so that the event loop can serve other requests.
 
-    There is only one: each more would compete with the event loop for the interpreter lock.
+    There is only one thread: each further one would compete with the event loop for the interpreter lock.
     """
 
     def __init__(self) -> None:
@@ -27,10 +28,10 @@ class Offload:
         """Return what `work` returns, or raise what it raises.
 
         Args:
-            size: Bytes that `work` processes; decides where it runs.
+            size: Bytes that `work` processes. The size decides where it runs.
             work: A function that does not use the event loop.
-            args: Its positional arguments.
-            kwargs: Its positional arguments.
+            args: The positional arguments of `work`.
+            kwargs: The keyword arguments of `work`.
         """
         if size <= SMALL_BYTES:
             return work(*args, **kwargs)
@@ -39,7 +40,7 @@ class Offload:
         return await asyncio.wrap_future(self._thread.submit(work, *args, **kwargs))
 
     def close(self) -> None:
-        """Let the thread end after its present work. A later `run` starts a new thread."""
+        """End the thread after its present work. A later `run` starts a new thread."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
             self._thread = None

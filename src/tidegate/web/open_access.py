@@ -1,4 +1,4 @@
-"""Decide which requests need no token before the first one is created: those from this machine itself."""
+"""Decides which requests need no token until the first token is created: those from this machine itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 from tidegate.web.settings import WebSettings
 
 TEST_CLIENT = "testclient"
-"""The client address that Starlette's TestClient gives. A server gives an IP address."""
+"""The client address of requests from Starlette's TestClient. A server gives an IP address instead."""
 
 _PORT = re.compile(r":\d*$")
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.I)
@@ -40,7 +40,7 @@ _OLD_HTTP = "1.0"
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is one that only this machine can reach."""
+    """Return whether only this machine can reach an address."""
     if host.lower() == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Build the OpenAPI document: FastAPI gives the routes, `schemas` the types of bodies and responses."""
+"""Builds the OpenAPI document: FastAPI provides the routes, `schemas` the types of requests and responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of the bodies about operations on dead letters, and how the store's rows fill them."""
+"""Types of the bodies about operations, and functions that fill them from the store's rows."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class PurgeRequest(msgspec.Struct, forbid_unknown_fields=True):
     error_class: str | None = None
     labels: dict[str, str] | None = None
     fingerprint: str | None = None
-    """As the failure groups show it, or its first digits."""
+    """The fingerprint that the groups of failures show, or its first digits."""
     since: Duration = None
     """Only failures younger than this age: `1h`."""
     before: Duration = None
     """Only failures older than this age: `7d`."""
     everything: bool = False
-    """Every dead letter, instead of a filter."""
+    """Choose every dead letter, instead of a filter."""
     dry_run: bool = False
-    """Only count; nothing is started."""
+    """Only count the letters; start nothing."""
     expect: int | None = None
     """Refuse if more letters match than this."""
 
@@ -53,13 +53,13 @@ class RedriveRequest(PurgeRequest, forbid_unknown_fields=True):
     """Which dead letters to redrive, and how. At least one field must choose: a filter, or `everything`."""
 
     to_queue: str | None = None
-    """Send them to this queue instead of their own."""
+    """Send the letters to this queue instead of their own."""
     keep_attempts: bool = False
-    """Count the attempts charged so far. By default all counters start from zero."""
+    """Keep counting from the attempts charged so far. By default all counters start from zero."""
     repeat_doubts: bool = False
     """Also send letters whose calls may have been processed."""
     stop_above: float = 0.2
-    """Stop when a larger share of the first attempts fail, from 0 to 1."""
+    """Stop when a larger share of the first attempts than this (0 to 1) fails."""
     canary_within: Duration = None
     """How long the first attempts of the canary may take; 10 minutes by default."""
 
@@ -75,11 +75,11 @@ class RedrivePreviewOut(msgspec.Struct):
     """What a redrive would do."""
 
     letters: int
-    """Dead letters that would be sent."""
+    """How many dead letters would be sent."""
     in_doubt: int
-    """Letters that match and would be left out, because their calls may have been processed."""
+    """How many matching letters would be left out, because their calls may have been processed."""
     canary: int
-    """How many of them would be sent first."""
+    """How many letters would be sent first, as a canary."""
 
 
 class OperationOut(msgspec.Struct):
@@ -91,23 +91,23 @@ class OperationOut(msgspec.Struct):
     state: str
     """`choosing`, `canary`, `feeding`, `purging`, `undoing`, `done`, `stopped`, `aborted` or `undone`."""
     note: str
-    """What it waits for, or why it ended; may be empty."""
+    """What the operation waits for, or why it ended; may be empty."""
     started_by: str
     filter: str
-    """Which letters: `queue=llm reason=quota`, or `ids`."""
+    """Which letters it is for: a filter such as `queue=llm reason=quota`, or `ids`."""
     preview: int
-    """Letters that matched when it was started."""
+    """How many letters matched when the operation started."""
     chosen: int
     canary: int
-    """How many letters are sent first."""
+    """How many letters are sent first, as a canary."""
     sent: int
-    """Sent to the main queue, or purged."""
+    """How many letters were sent to the main queue, or purged."""
     succeeded: int
     died: int
-    """Redriven letters that are dead again."""
+    """How many redriven letters are dead again."""
     cancelled: int
     unfinished: int
-    """Redriven letters without a final outcome."""
+    """How many redriven letters have no final outcome yet."""
     skipped: int
     undone: int
     started_at: float
@@ -123,7 +123,7 @@ class OperationPage(msgspec.Struct):
 
 
 class RedrivenLetterOut(msgspec.Struct):
-    """One letter of a redrive, and what became of it."""
+    """One letter of a redrive, and its outcome."""
 
     task_id: str
     state: str
@@ -134,9 +134,9 @@ class RedrivenLetterOut(msgspec.Struct):
     in_canary: bool
     redriven_at: float | None
     first_attempt: str | None
-    """`succeeded` or `failed`; null: it has not ended."""
+    """The first attempt: `succeeded` or `failed`; null if it has not ended."""
     why: str
-    """Why it was skipped, or of what it died again."""
+    """Why the letter was skipped, or what it died of again."""
 
 
 class RedrivenLetterPage(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Serve a directory of static pages together with the API: `tidegate web --pages DIR`.
+"""Serves a directory of static pages together with the API: `tidegate web --pages DIR`.
 
 Pages need no token, like `tidegate.js`: a browser loads them before it can send one. The API's own paths
 come first, so a file cannot replace a route.
@@ -22,7 +22,7 @@ from tidegate.web.problems import Problem, refuse
 from tidegate.web.settings import WebSettings
 
 API = "/api/"
-"""Every path below this one belongs to the API, also an unknown one."""
+"""Every path below this one belongs to the API, even if it is unknown."""
 INDEX = "index.html"
 _PROJECT_FILES = ("tidegate.toml", "pyproject.toml")
 _HEADERS = {
@@ -101,7 +101,7 @@ class Pages:
             return await refuse(request, problem)
         try:
             response = await self._file(request.scope)
-        except (HTTPException, OSError, ValueError):  # also a file that this process may not read
+        except (HTTPException, OSError, ValueError):  # this also covers a file that this process may not read
             response = HTMLResponse(_NOT_FOUND, 404)
         response.headers.update(_HEADERS)
         return response

@@ -38,7 +38,7 @@ NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 """Headers of responses about tasks: do not cache them, and do not guess their type."""
 
 _MAX_DETAIL = 1_000
-"""Most characters of a detail, which may quote the request."""
+"""The most characters of a detail, which may quote the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,16 @@ PROBLEM_TYPES: Mapping[str, ProblemType] = MappingProxyType(
         ).items()
     }
 )
-"""By slug, the last part of the type's URL. Read from `problems.toml`."""
+"""The types by slug, which is the last part of their URL. Read from `problems.toml`."""
 
 
 class Problem(Exception):  # noqa: N818 - the word of RFC 9457
-    """Raised to refuse a request.
+    """An exception that refuses a request.
 
     Args:
         slug: The type of the problem.
-        detail: What is wrong with this request: names and types, but no values that may be secret.
-        errors: Errors in several places, each `{"at": …, "detail": …}`.
+        detail: What is wrong with this request; it names fields and types, but no values that may be secret.
+        errors: The errors in several places, each `{"at": …, "detail": …}`.
         headers: Headers of the response.
         facts: Further members of the response.
     """
@@ -134,7 +134,7 @@ def problem_of(error: TidegateError) -> Problem:
 
 
 async def refuse(connection: Request | WebSocket, problem: Problem) -> Response | None:
-    """Respond to a request, or to a WebSocket that is not open yet, with a problem."""
+    """Send a problem in response to a request, or to a WebSocket that is not open yet."""
     response = problem.response(connection)
     if isinstance(connection, Request):
         return response

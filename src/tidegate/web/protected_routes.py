@@ -42,7 +42,7 @@ class AccessRule:
         """Raise `Problem` unless this principal may use the route.
 
         Raises:
-            Problem: The role or the tenant does not allow it.
+            Problem: The principal's role or tenant does not allow this.
         """
         if principal.role not in self.roles:
             allowed = ", ".join(sorted(self.roles))

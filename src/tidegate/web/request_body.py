@@ -1,4 +1,4 @@
-"""Read the JSON body of a request, its Idempotency-Key, `Prefer: wait` and trace context."""
+"""Reads the JSON body of a request, its Idempotency-Key, `Prefer: wait` and trace context."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ async def read_json(
     items: int | None = None,
     values: int | None = None,
 ) -> T:
-    """Return the JSON body of a request. Size and depth are checked before it is parsed.
+    """Return the JSON body of a request. Its size and depth are checked before it is parsed.
 
     Args:
         request: The request.
-        kind: The type to decode the body as.
+        kind: The type into which the body is decoded.
         settings: Limits.
         offload: Parses long bodies in a thread.
         default: The JSON to use if the body is empty.
-        items: Most items in its one array; None if the type has no such array.
-        values: Most values in the whole body; None for the limit of one task.
+        items: The most items in its one array; None if the type has no such array.
+        values: The most values in the whole body; None for the limit of one task.
 
     Raises:
         Problem: The body is too large, too slow, not JSON, or not of this type.
@@ -112,7 +112,7 @@ def _decode(data: bytes, kind: type[T]) -> T:
 
 
 def _decoding_hint(data: bytes) -> str:
-    """Return why the body cannot be read if the parser's message would mislead; else an empty string."""
+    """Return why the body cannot be read, if the parser's message would mislead; otherwise an empty text."""
     if not data:
         return "the body is empty"
     for mark, name in _COMPRESSED.items():
@@ -132,7 +132,7 @@ def _decoding_hint(data: bytes) -> str:
 
 
 def trace_of_request(request: Request) -> dict[str, str]:
-    """Return the options of an enqueue by which its task continues the trace of a request.
+    """Return the options of an enqueue that let its task continue the trace of a request.
 
     If OpenTelemetry traces this server, its current span continues that trace, and the task continues the
     span.
@@ -146,10 +146,10 @@ def trace_of_request(request: Request) -> dict[str, str]:
 def idempotency_key(request: Request) -> str | None:
     """Return the Idempotency-Key of a request, or None.
 
-    Accepts a quoted string, as in the draft standard, and a bare one, as most clients send it.
+    A quoted string, as in the draft standard, and a bare string, as most clients send it, are accepted.
 
     Raises:
-        Problem: The request has several keys, or one that cannot be used.
+        Problem: The request has several keys, or a key that cannot be used.
     """
     given = request.headers.getlist("idempotency-key")
     if not given:

@@ -13,11 +13,11 @@ _WORDS = [priority.word for priority in Priority]
 AskedPriority = Annotated[
     Any,
     msgspec.Meta(
-        description="The priority, most urgent first. Default: the function's own, else `normal`.",
+        description="The priority, most urgent first. Default: that of the function, otherwise `normal`.",
         extra_json_schema={"type": ["string", "null"], "enum": [*_WORDS, None]},
     ),
 ]
-"""Any JSON value is accepted here, so that the refusal can list the valid priorities."""
+"""The priority. Any JSON value is decoded, so that the refusal can list the valid priorities."""
 Duration = Annotated[
     Any,
     msgspec.Meta(
@@ -31,43 +31,44 @@ class SubmitRequest(msgspec.Struct, forbid_unknown_fields=True):
     """One task to enqueue."""
 
     task: str
-    """Name of the task function: `module:function`, or only the last part if no other function has it."""
+    """The name of the task function: `module:function`, or only the part after the colon if it is unique."""
     args: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
-    """The arguments: an object by name, or an array by position."""
+    """The arguments: an object (by name) or an array (by position)."""
     key: str | None = None
-    """Idempotency key: for 7 days, a submit with the same key and payload returns the same task. A single
+    """The idempotency key: for 7 days, a submit with the same key and payload returns the same task. A single
     submit may send it in the Idempotency-Key header instead."""
     unique: str | None = None
-    """`until_final` or a time such as `1h`: until then, no second task with this function and arguments."""
+    """`until_final`, or a time such as `1h`. Until then, a second task with this function and arguments is
+    refused."""
     delay_seconds: Duration = None
-    """Time until it is due."""
+    """The time until the task is due."""
     run_at: str | None = None
-    """When to run it: ISO 8601 with an offset."""
+    """When to run the task: ISO 8601 with an offset."""
     deadline_seconds: Duration = None
-    """End the task after this time from now, also while it waits."""
+    """End the task after this time from now, even if it is still waiting."""
     deadline_at: str | None = None
     """The deadline as ISO 8601 with an offset, instead of `deadline_seconds`."""
     labels: dict[str, str] | None = None
-    """A few names and values to find it by."""
+    """Labels: a few names and values by which the task can be found."""
     on_final: str | None = None
-    """Name of a task function that gets a task when this one succeeds, dies or is cancelled. Its argument is
-    how the task ended."""
+    """The name of a task function of which a task is enqueued when this task succeeds, dies or is cancelled.
+    Its argument describes the end of this task."""
     queue: str | None = None
-    """For operators and admins only, like the next four fields."""
+    """The queue. For operators and admins only, like the next four fields."""
     priority: AskedPriority = None
     timeout_seconds: Duration = None
-    """Time limit of one attempt."""
+    """The time limit of one attempt."""
     total_timeout_seconds: Duration = None
-    """Time limit of all runs from the first start; waits for an upstream do not count."""
+    """The time limit of all runs, counted from the first start; waits for an upstream do not count."""
     max_attempts: int | None = None
-    """Charged attempts before it is dead."""
+    """The most charged attempts before the task is dead."""
 
 
 class SubmitManyRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Tasks to enqueue, all or none."""
+    """The tasks to enqueue: all or none."""
 
     tasks: list[msgspec.Raw]
-    """Each as in a single submit."""
+    """The tasks, each as in a single submit."""
 
 
 class CancelTaskRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -83,23 +84,23 @@ class TaskIdsRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The tasks of a bulk action."""
 
     task_ids: list[str]
-    """Ids, or their first digits."""
+    """Task ids, or their first digits."""
 
 
 class MarkFailureRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What is said of a group of failures."""
+    """A mark on a group of failures."""
 
     note: str = ""
-    """Why, for the next person."""
+    """The reason, for the next person."""
 
 
 class MuteFailureRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A group of failures is muted."""
+    """A group of failures to mute."""
 
     note: str = ""
-    """Why, for the next person."""
+    """The reason, for the next person."""
     seconds: float | None = None
-    """How long; null: for good."""
+    """How long the mute lasts; null: for ever."""
 
 
 class PauseQueueRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -128,7 +129,7 @@ class WorkerRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReloadRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Workers whose processes shall restart."""
+    """The workers whose processes restart."""
 
     worker: str | None = None
     """The name of a worker; null for all workers."""
@@ -140,7 +141,7 @@ class SetPoolRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     pool: str
     concurrency: int | None
-    """Tasks at once in each process; null for the code's own number."""
+    """How many tasks each process runs at once; null for the number in the code."""
     why: str = ""
 
 
@@ -150,7 +151,7 @@ class RateLimitRequest(msgspec.Struct, forbid_unknown_fields=True):
     function: str
     """The full name: `module:function`."""
     rate: str
-    """Such as `80/min`; `none` for no limit, `code` for the code's own limit."""
+    """The limit, such as `80/min`; `none` for no limit, `code` for the limit in the code."""
     why: str = ""
 
 
@@ -158,21 +159,21 @@ class ScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A schedule to add."""
 
     task: str
-    """Name of the task function: `module:function`, or only the last part if no other function has it."""
+    """The name of the task function: `module:function`, or only the part after the colon if it is unique."""
     when: str
     """Five fields of cron, a word such as `@daily`, or an interval such as `every 30s`."""
     name: str | None = None
     """The schedule's name, without a slash. Default: the function's."""
     args: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
-    """The arguments of each task: an object by name, or an array by position."""
+    """The arguments of each task: an object (by name) or an array (by position)."""
     timezone: str | None = None
     """The IANA time zone of a cron rule. Default: `UTC`."""
     catch_up: str | None = None
     """`none`, `one` (the default) or `all`: what happens to missed ticks."""
     catch_up_limit: int | None = None
-    """With `all`: the most ticks that are made up. Default: 100."""
+    """With `all`: the most missed ticks that fire. Default: 100."""
     catch_up_window: Duration = None
-    """With `all`: how long ago a tick may have been missed. Default: `1d`."""
+    """With `all`: the greatest age of missed ticks that fire. Default: `1d`."""
     overlap: str | None = None
     """`skip` (the default), `queue` or `allow`: what happens while a task of an earlier tick is not final."""
     not_later_than: Duration = None
@@ -180,31 +181,31 @@ class ScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
     queue: str | None = None
     priority: AskedPriority = None
     tenant: str | None = None
-    """Who the tasks are for."""
+    """The tenant that the tasks are for."""
     timeout_seconds: Duration = None
-    """Time limit of one attempt."""
+    """The time limit of one attempt."""
     total_timeout_seconds: Duration = None
-    """Time limit of all runs from the first start."""
+    """The time limit of all runs, counted from the first start."""
     deadline_seconds: Duration = None
-    """End each task after this time from its enqueue, also while it waits."""
+    """End each task after this time from its enqueue, even if it is still waiting."""
     max_attempts: int | None = None
     labels: dict[str, str] | None = None
 
 
 class ScheduleChangeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Changes to a schedule. A field that is left out or null stays as it is."""
+    """Changes to a schedule. A field that is left out or null stays the same."""
 
     when: str | None = None
-    """The new moments. The next tick is then the first of them from now."""
+    """The new cron expression or interval. The next tick is then the first one from now."""
     args: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    """The new arguments. They replace all present ones."""
+    """The new arguments, which replace all present ones."""
     timezone: str | None = None
     catch_up: str | None = None
     catch_up_limit: int | None = None
     catch_up_window: Duration = None
     overlap: str | None = None
     not_later_than: Duration = None
-    """`none` removes the limit."""
+    """The new limit; `none` removes the limit."""
     queue: str | None = None
     priority: AskedPriority = None
     tenant: str | None = None

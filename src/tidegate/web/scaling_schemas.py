@@ -1,4 +1,4 @@
-"""The response about autoscaling."""
+"""The response body about autoscaling."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class ScalingOut(msgspec.Struct):
     pool: str
     desired_workers: int
     desired_slots: int
-    """Slots that the work can use, before they are rounded to workers and bounded."""
+    """How many slots the work can use, before the number is rounded to workers and bounded."""
     slots_per_worker: int
     runnable: int
     running: int
     bound: str
-    """What holds the number down: `upstream NAME`, `rate limit of FUNCTION`, `max_workers`; else empty."""
+    """What limits the number: `upstream NAME`, `rate limit of FUNCTION`, `max_workers`; otherwise empty."""
     reason: str

@@ -1,4 +1,4 @@
-"""Types of the response bodies about schedules, and how the store's rows fill them."""
+"""Types of the response bodies about schedules, and functions that fill them from the store's rows."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tidegate.web.schemas import Priority
 
 
 class TickOut(msgspec.Struct):
-    """What became of one tick of a schedule, or of several missed ones."""
+    """The outcome of one tick of a schedule, or of several missed ticks."""
 
     planned_at: float
-    """For a run by hand, the moment of the request."""
+    """The planned moment of the tick; for a run by hand, the moment of the request."""
     until_at: float
-    """Of several missed ticks, the last; else `planned_at`."""
+    """The planned moment of the last of several missed ticks; otherwise the same as `planned_at`."""
     ticks: int
-    """How many ticks this stands for."""
+    """How many ticks this value stands for."""
     outcome: str
     """`fired`, `queued`, `skipped` or `missed`."""
     reason: str
-    """Why it did not fire in time: `late`, `by hand`, `overlap`, `too late`, `catch-up`, `limit`, `window`,
-    `paused`, `removed`; empty for a tick that did."""
+    """Why the tick did not fire in time: `late`, `by hand`, `overlap`, `too late`, `catch-up`, `limit`,
+    `window`, `paused`, `removed`; empty if it did."""
     decided_at: float
     task_id: str | None
     """The task of a fired tick."""
@@ -35,10 +35,10 @@ class ScheduleOut(msgspec.Struct):
     application: str | None
     """The application whose code declares it; null if a person added it."""
     when: str
-    """Five fields of cron, or an interval such as `every 30s`."""
+    """Its rule: five fields of cron, or an interval such as `every 30s`."""
     timezone: str
     description: str
-    """`when` in words."""
+    """A description of `when` for people."""
     catch_up: str
     catch_up_limit: int
     catch_up_window_seconds: float
@@ -51,7 +51,7 @@ class ScheduleOut(msgspec.Struct):
     priority: Priority
     tenant: str | None
     next_at: float | None
-    """Its next tick; null while it is paused."""
+    """The moment of its next tick; null while the schedule is paused."""
     paused_at: float | None
     changed_at: float
     last_tick: TickOut | None
@@ -74,13 +74,13 @@ class TicksOut(msgspec.Struct):
 
 
 class PlannedTickOut(msgspec.Struct):
-    """A tick to come."""
+    """A future tick of a schedule."""
 
     at: float
     local: str
     """The same moment in the schedule's time zone, ISO 8601."""
     mark: str
-    """What a change of the clocks does to it; empty if nothing."""
+    """How a change of the clocks affects the tick; empty if it does not."""
 
 
 class PreviewOut(msgspec.Struct):
@@ -95,7 +95,7 @@ class ScheduleRun(msgspec.Struct):
     name: str
     task_id: str
     location: str
-    """The path of its status."""
+    """The path of the task's status."""
 
 
 def to_tick_out(row: TickRow) -> TickOut:

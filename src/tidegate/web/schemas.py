@@ -23,7 +23,7 @@ class SubmittedOut(msgspec.Struct):
     created: bool
     """False if a task with the same key or unique name existed already."""
     location: str
-    """The path of its status."""
+    """The path of the task's status."""
 
 
 class SubmittedMany(msgspec.Struct):
@@ -36,23 +36,26 @@ class ProgressOut(msgspec.Struct):
     """The progress that the task reported last."""
 
     done: float
-    """Units done."""
+    """How many units are done."""
     total: float | None
-    """Units in total; null if not known."""
+    """How many units there are in total; null if not known."""
     note: str
-    """One line for people."""
+    """A message of one line for people."""
 
 
 class UsageOut(msgspec.Struct):
-    """Tokens that the calls of all runs used. Calls whose response did not state them are not counted."""
+    """The tokens that the calls of all runs used.
+
+    Calls whose response did not state its tokens are not counted.
+    """
 
     calls: int
     input_tokens: int
-    """All input tokens, including the next two."""
+    """All input tokens, including those in the next two fields."""
     cached_tokens: int
     cache_write_tokens: int
     output_tokens: int
-    """All output tokens, including the next."""
+    """All output tokens, including those in the next field."""
     reasoning_tokens: int
 
 
@@ -61,44 +64,45 @@ class TaskOut(msgspec.Struct):
 
     task_id: str
     function: str
-    """The name of its task function."""
+    """The name of the task function."""
     queue: str
     priority: Priority
     tenant: str | None
-    """The tenant that the task is for; null if none."""
+    """The tenant that the task is for; null for no tenant."""
     state: str
     """`ready`, `running`, `retrying`, `scheduled`, `held`, `suspended`, `succeeded`, `cancelled`, `dead`."""
     run: int
-    """Number of the present or last run; 0 before the first."""
+    """The number of the present or last run; 0 before the first run."""
     attempts: int
-    """Charged runs, without the present one."""
+    """How many runs were charged, without the present run."""
     redrives: int
-    """How many times it was sent back from the dead letters."""
+    """How many times the task was redriven from the dead letters."""
     enqueued_at: float
     due_at: float | None
     """When the task becomes or became due."""
     held_until_at: float | None
-    """Until when a due task still waits for a gate or budget; null if it does not."""
+    """Until when a due task still waits for a gate or budget; null if it waits for neither."""
     held_by: str | None
-    """What it then waits for: its upstream's `gate`, or the retry budget of the `upstream` or `system`."""
+    """What a due task still waits for: its upstream's `gate`, or the retry budget of the `upstream` or
+    `system`."""
     started_at: float | None
-    """Start of the present or last run."""
+    """The start of the present or last run."""
     finished_at: float | None
     deadline_at: float | None
-    """The moment at which it ends even if it still waits; null without one."""
+    """The deadline, at which the task ends even if it is still waiting; null without one."""
     cancel_requested: bool
     """Whether a cancel was requested. The function of a running task is asked to stop."""
     reason: str
-    """Why the last run failed, such as `rate_limit`; empty if none did."""
+    """Why the last run failed, such as `rate_limit`; empty if no run failed."""
     message: str
-    """Message of the last failure, or why the task waits."""
+    """The message of the last failure, or why the task waits."""
     progress: ProgressOut | None
     usage: UsageOut | None
     key: str | None
-    """Its idempotency key."""
+    """The task's idempotency key."""
     labels: dict[str, str]
     trace_id: str | None
-    """The trace that enqueued it, 32 hexadecimal digits; null if there was none."""
+    """The trace in which the task was enqueued, 32 hexadecimal digits; null if there was none."""
 
 
 class TaskPage(msgspec.Struct):
@@ -113,7 +117,7 @@ class ErrorOut(msgspec.Struct):
     """Why a task did not succeed."""
 
     reason: str
-    """Why it failed, such as `timeout`."""
+    """The reason of the failure, such as `timeout`."""
     error_class: str
     """The class of the exception, with its module."""
     message: str
@@ -123,9 +127,9 @@ class UnstorableOut(msgspec.Struct):
     """The return value of a task could not be stored. The task succeeded; its function ran once."""
 
     type: str
-    """Type of the return value."""
+    """The type of the return value."""
     reason: str
-    """Why it could not be stored."""
+    """Why the return value could not be stored."""
 
 
 class TaskResult(msgspec.Struct):
@@ -136,7 +140,7 @@ class TaskResult(msgspec.Struct):
     result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     error: ErrorOut | None = None
     unstorable: UnstorableOut | None = None
-    """Set if the result could not be stored; `result` is null then."""
+    """Details if the result could not be stored; `result` is then null."""
 
 
 class RunOut(msgspec.Struct):
@@ -145,21 +149,21 @@ class RunOut(msgspec.Struct):
     kind: str
     """`run`, or an action: `enqueued`, `redriven`, `cancel requested`, `priority changed`, `run now`."""
     at: float
-    """Start of the run, or the moment of the action."""
+    """The start of the run, or the moment of the action."""
     run: int | None
-    """Number of the run; null for an action."""
+    """The number of the run; null for an action."""
     ended_at: float | None
     outcome: str
     """`succeeded`, `retrying`, `released`, `dead` or `cancelled`; empty while it runs."""
     verdict: str
-    """`transient`, `permanent` or `unknown`; empty if it did not fail."""
+    """`transient`, `permanent` or `unknown`; empty if the run did not fail."""
     reason: str
     charge: str
-    """The counter that the run added to: `attempt`, `park`, `crash`…"""
+    """The counter to which the run added: `attempt`, `park`, `crash`…"""
     error_class: str
     message: str
     status: int | None
-    """The HTTP status of the response; null without one."""
+    """The HTTP status of the response; null without a response."""
     request_id: str
     """The provider's id of the request."""
     next_run_at: float | None
@@ -167,7 +171,7 @@ class RunOut(msgspec.Struct):
     why: str
     """Why the task was retried, parked or ended."""
     traceback: str
-    """For operators and admins only; empty for others."""
+    """The traceback. For operators and admins only; empty for others."""
 
 
 class HistoryOut(msgspec.Struct):
@@ -202,12 +206,12 @@ class DeadLetterOut(msgspec.Struct):
     message: str
     failed_at: float
     run: int
-    """Number of the run that failed."""
+    """The number of the run that failed."""
     redrives: int
-    """How many times it was redriven before."""
+    """How many times the task was redriven before."""
     labels: dict[str, str]
     fingerprint: str | None
-    """Of its failure: `groups` has the group. Null for a moment after an upgrade."""
+    """The fingerprint of its failure: `groups` lists its group. Null for a moment after an upgrade."""
 
 
 class DeadLetterPage(msgspec.Struct):
@@ -226,11 +230,11 @@ class FunctionOut(msgspec.Struct):
     queue: str
     priority: Priority
     signature: str
-    """Its parameters, for people."""
+    """The parameters of the function, as text for people."""
     doc: str
-    """Its docstring."""
+    """The docstring of the function."""
     arguments: dict[str, Any]
-    """JSON Schema of `args`."""
+    """The JSON Schema of `args`."""
 
 
 class FunctionsOut(msgspec.Struct):
@@ -259,13 +263,15 @@ class DrainOut(msgspec.Struct):
     finished in the last ten minutes; `blocked` if every task that waits is blocked."""
     seconds: float | None
     constraint: str
-    """Decides: `slots`, `requests`, `in_flight`, `completions`, `gate`, `paused`, `workers` or empty."""
+    """What limits the estimate: `slots`, `requests`, `in_flight`, `completions`, `gate`, `paused`, `workers`
+    or empty."""
     text: str
-    """The constraint with its numbers, for people."""
+    """What limits the estimate, with numbers, as text for people."""
     short_per_minute: float | None
-    """Of a queue that grows: how many more tasks a minute arrive than are let through."""
+    """For a growing queue, how many more tasks a minute arrive than its limit lets through."""
     left_out: list[str]
-    """What is no part of the estimate, and why: blocked tasks, and those that wait for their moment."""
+    """Tasks that are not part of the estimate, and why: blocked tasks, and tasks that wait for their
+    moment."""
 
 
 class QueueOut(msgspec.Struct):
@@ -273,34 +279,34 @@ class QueueOut(msgspec.Struct):
 
     queue: str
     ready: int
-    """Tasks that start as soon as a worker has a free slot."""
+    """How many tasks start as soon as a worker has a free slot."""
     paced: int
-    """Tasks that wait for a rate, token or in-flight limit."""
+    """How many tasks wait for a rate, token or in-flight limit."""
     blocked: int
-    """Tasks that cannot run: they are paused, their gate is parked, a long window is used up, or no live
+    """How many tasks cannot run: they are paused, their gate is parked, a long window is used up, or no live
     worker runs them."""
     running: int
     retrying: int
-    """Failed tasks that wait for their next run."""
+    """How many failed tasks wait for their next run."""
     scheduled: int
-    """Tasks that are due later."""
+    """How many tasks are due later."""
     held: int
     suspended: int
     dead: int
-    """Dead letters."""
+    """How many dead letters the queue has."""
     oldest_ready_at: float | None
-    """Since when the oldest ready task waits; null if none is ready."""
+    """When the oldest ready task began to wait; null if no task is ready."""
     done_last_minute: int
     done_last_10_minutes: int
     waits: list[WaitOut]
     """Why tasks are paced or blocked."""
     drain: DrainOut
     pause: PauseOut | None
-    """Set while somebody has paused the queue."""
+    """The pause of the queue; null if it is not paused."""
 
 
 class QueuesOut(msgspec.Struct):
-    """The queues that hold a task, finished one in the last ten minutes or are paused, by name."""
+    """The queues that have a task, finished one in the last ten minutes or are paused, by name."""
 
     queues: list[QueueOut]
 
@@ -315,14 +321,14 @@ class WorkerOut(msgspec.Struct):
     pid: int
     queues: list[str]
     slots: int
-    """How many tasks it runs at once."""
+    """How many tasks the process runs at once."""
     running: int
     started_at: float
     heartbeat_at: float
     live: bool
-    """Whether its lease is valid."""
+    """Whether the lease of the process is valid."""
     late_seconds: float | None
-    """Seconds since the last heartbeat if the next one is overdue; else null."""
+    """Seconds since the last heartbeat if the next one is overdue; otherwise null."""
     version: str
     application: str
     """The application as `MODULE:NAME`; empty if unknown."""
@@ -344,11 +350,11 @@ class AuditOut(msgspec.Struct):
     role: str
     tenant: str | None
     action: str
-    """What was done."""
+    """The action."""
     target: str
-    """The task, the upstream or other thing that it was done to."""
+    """The task, upstream or other object of the action."""
     answer: str
-    """What came of it."""
+    """The result of the action."""
     why: str
 
 
@@ -380,11 +386,11 @@ class ProblemDetails(msgspec.Struct):
     type: str
     """URL of a page about this type of problem; its last part never changes."""
     title: str
-    """What is wrong, the same for each problem of the type."""
+    """A title, the same for each problem of the type."""
     status: int
     detail: str
     """What is wrong with this request."""
     code: str = ""
-    """Code of the Tidegate error that caused the problem, if any."""
+    """The code of the Tidegate error that caused the problem, if any."""
     errors: list[FieldError] = []
     """Each error in the request, if there are several."""

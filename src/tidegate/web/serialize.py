@@ -1,4 +1,4 @@
-"""Convert rows of the store to the types of the API."""
+"""Converts rows of the store to the types of the API."""
 
 from __future__ import annotations
 

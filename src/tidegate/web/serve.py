@@ -1,4 +1,4 @@
-"""Serve the API in a process of its own, as `tidegate web` does."""
+"""Serves the API in a process of its own, as `tidegate web` does."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ async def require_access(
 ) -> bool:
     """Return whether requests from this machine need no token; otherwise make sure that a valid token exists.
 
-    They need none on a loopback address, unless `settings` name a public host or origin: then a proxy passes
-    on requests of others. In that case, if no token was ever created, create an admin token and print it.
+    Such requests need no token on a loopback address, unless `settings` name a public host or origin: then a
+    proxy passes on requests of others. In that case, if no token was ever created, create an admin token and
+    print it.
 
     Args:
         app: The application whose API is served.
@@ -46,7 +47,7 @@ async def require_access(
 
     Raises:
         ConfigError: Other machines can reach the address, and there is no valid token.
-        SchemaError: The schema is not of this version.
+        SchemaError: The schema does not fit this version.
         StoreUnavailableError: The store does not answer.
     """
     if not is_loopback(host):
@@ -61,7 +62,7 @@ async def require_access(
 
 
 async def _check_store(app: Tidegate) -> None:
-    """Open the store once, so that the command fails at once if the database cannot be used."""
+    """Open the store once, so that the command fails early if the database cannot be used."""
     try:
         await core_of(app).opened_store()
     finally:
@@ -166,7 +167,8 @@ class _UvicornServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        self._captured_signals.clear()  # otherwise it ends by raising the signal again, as if it had failed
+        # otherwise uvicorn ends by raising the signal again, as if it had failed
+        self._captured_signals.clear()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -178,8 +180,8 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host} port {port}: {error.strerror or error}",
             fix="use another --port, or stop the program that uses this one",
         ) from error
-    # Connections inherit it. asyncio sets it only for sockets that name their protocol; without it, each body
-    # waits until the client acknowledges its head.
+    # Connections inherit this option. asyncio sets it only for sockets that name their protocol. Without it,
+    # each body waits until the client acknowledges the head of the response.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 

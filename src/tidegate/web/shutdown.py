@@ -1,4 +1,4 @@
-"""End streams and waiting requests when the server stops, with any ASGI server."""
+"""Ends streams and waiting requests when the server stops, with any ASGI server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POLL_SECONDS = 0.2
 
 
 class ShutdownSignal:
-    """Notices that the server is stopping.
+    """Detects that the server is stopping.
 
     The lifespan protocol does not help: a server sends `lifespan.shutdown` after its last request has ended,
     and a stream is a request that does not end. uvicorn sets its `should_exit`; hypercorn cancels requests.
@@ -28,7 +28,7 @@ class ShutdownSignal:
         self._is_set = False
 
     def trigger(self) -> None:
-        """Wake everything that waits for the signal."""
+        """Wake all code that waits for the signal."""
         self._is_set = True
         for future in self._waiting:
             if not future.done():
@@ -57,7 +57,7 @@ class ShutdownSignal:
 def server_is_stopping() -> bool:
     """Return whether a uvicorn server in this process is stopping.
 
-    Its signal handlers are methods of the server, so this finds the server however it was started.
+    Its signal handlers are methods of the server, so this finds the server no matter how it was started.
     """
     servers = (getattr(signal.getsignal(each), "__self__", None) for each in (signal.SIGTERM, signal.SIGINT))
     return any(getattr(server, "should_exit", False) is True for server in servers)
@@ -68,7 +68,7 @@ async def first_completed(name: str, *work: Coroutine[Any, Any, Any]) -> asyncio
 
     Args:
         name: Name of the asyncio tasks.
-        work: The coroutines. If several are done at the same time, the first of them in this order counts.
+        work: The coroutines. If several are done at the same time, the first one in this order counts.
     """
     jobs = [asyncio.create_task(coroutine, name=name) for coroutine in work]
     try:

@@ -1,4 +1,4 @@
-"""Check submit requests and turn them into tasks that can be enqueued."""
+"""Checks submit requests and turns them into tasks that can be enqueued."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tidegate.web.request_body import parse_task
 from tidegate.web.request_schemas import SubmitRequest
 
 _MOMENTS = ("run_at", "deadline_at")
-"""Fields with ISO 8601 text."""
+"""The fields with ISO 8601 text."""
 
 _MAX_CHECK_SECONDS = 0.05
-"""How long a batch is checked in one go, before the bodies of other requests get their turn."""
+"""How long a batch is checked without a break, before the bodies of other requests get their turn."""
 
 
 class Submitter:
@@ -54,7 +54,7 @@ class Submitter:
         Args:
             requested: The body of the request.
             principal: Who submits it.
-            key: The idempotency key in its header.
+            key: The idempotency key in the request's header.
             trace: The options of an enqueue that `trace_of_request` returned.
 
         Raises:
@@ -81,11 +81,12 @@ class Submitter:
     ) -> list[NewTask]:
         """Return the tasks of a batch. Each task is checked separately and every error is reported.
 
-        Checking the largest batches takes seconds. It runs in a thread, and the bodies of other requests get
-        their turn in between.
+        Checking the largest batches takes seconds. The check runs in a thread, and the bodies of other
+        requests get their turn in between.
 
         Raises:
-            Problem: A task is refused. It has the type of the first error and lists up to 100 errors.
+            Problem: A task is refused. The problem has the type of the first error and lists up to 100
+                errors.
         """
         checked: list[NewTask | Problem] = []
         size = sum(memoryview(raw).nbytes for raw in requested)
@@ -106,7 +107,7 @@ class Submitter:
     def _prepare_some(
         self, requested: Sequence[msgspec.Raw], begin: int, principal: Principal, trace: Mapping[str, str]
     ) -> list[NewTask | Problem]:
-        """Prepare at least one task from index `begin` on, and as many as fit into one turn."""
+        """Prepare tasks from index `begin` on: at least one, and as many as fit into one turn."""
         checked: list[NewTask | Problem] = []
         ends_at = time.monotonic() + _MAX_CHECK_SECONDS
         for raw in requested[begin:]:
@@ -134,7 +135,7 @@ class Submitter:
     def _options(
         self, requested: SubmitRequest, principal: Principal, key: str | None, trace: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Return the checked options of a request. Errors call each by the name of its field."""
+        """Return the checked options of a request. Errors name each option by its field in the request."""
         given: dict[str, Any] = {}
         names: dict[str, str] = {}
         forbidden: list[str] = []

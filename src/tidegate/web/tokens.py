@@ -1,4 +1,4 @@
-"""Find the principal of a request, by its token or by the host application's own function."""
+"""Finds the principal of a request, by its token or by the host application's own function."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ from tidegate.web.problems import PROBLEM_TYPES, Problem
 from tidegate.web.settings import WebSettings
 
 Authenticate = Callable[[HTTPConnection], Awaitable[Principal | None]]
-"""Returns the principal of a request, or None to refuse it. An empty tenant is refused too."""
+"""A function that returns the principal of a request, or None to refuse the request. An empty tenant is
+refused too."""
 
 PROTOCOL = "tidegate.v1"
-"""The WebSocket subprotocol. A browser cannot send headers, so it adds `bearer.TOKEN` as a second one."""
+"""The WebSocket subprotocol. A browser cannot send headers, so it adds `bearer.TOKEN` as a second
+subprotocol."""
 
 LOCAL_ADMIN = Principal("anybody here", Role.ADMIN, None)
-"""The principal of requests without a token, if they are allowed and there is no token yet."""
+"""The principal of requests without a token, if such requests are allowed and no token exists yet."""
 
 _MAX_CACHED = 10_000
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="tidegate"'}
 
 
 class TokenAuthenticator:
-    """Looks tokens up by their digests, and caches valid ones for a short time.
+    """Looks tokens up by their digests, and caches valid tokens for a short time.
 
     Args:
         opened_store: Returns the open store.
-        settings: How long a token is cached, and whether requests need one before the first is created.
+        settings: How long a token is cached, and whether requests need a token before the first one is
+            created.
     """
 
     def __init__(self, opened_store: Callable[[], Awaitable[Store]], settings: WebSettings) -> None:
@@ -48,7 +51,7 @@ class TokenAuthenticator:
         """Return the principal of the request's token; None if the token is not valid.
 
         Raises:
-            Problem: The request has no token and needs one.
+            Problem: The request has no token but needs one.
         """
         token = bearer_token(connection)
         if token is None:
@@ -76,7 +79,7 @@ class TokenAuthenticator:
         return LOCAL_ADMIN if await self._has_none() else None
 
     async def _has_none(self) -> bool:
-        """Return whether no token was ever created. Once there is one, the store is not asked again."""
+        """Return whether no token was ever created. Once there is a token, the store is not asked again."""
         now = asyncio.get_running_loop().time()
         if self._has_no_token and now - self._checked_at >= self._cache_seconds:
             self._has_no_token = not await (await self._opened_store()).list_tokens()
@@ -104,7 +107,7 @@ async def require_principal(authenticate: Authenticate, connection: HTTPConnecti
     principal = await authenticate(connection)
     if (
         principal is None or principal.tenant == ""
-    ):  # otherwise a user without a tenant would see the tasks that have none
+    ):  # otherwise a user without a tenant would see the tasks without a tenant
         raise _no_token()
     return principal
 

@@ -1,4 +1,4 @@
-"""List alerts, mute them, and send a test message to the sinks."""
+"""Routes that list alerts, mute them, and send a test message to the sinks."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     )
     async def list_alerts(
         request: Request,
-        ended: Annotated[int, Query(ge=0, le=200, description="Also this many ended alerts.")] = 0,
+        ended: Annotated[int, Query(ge=0, le=200, description="Also return this many ended alerts.")] = 0,
     ) -> Response:
-        """Return the open alerts, and what is muted."""
+        """Return the open alerts and the mutes."""
         return json_response(to_alerts_out(await read_alerts(await context.store(), ended=ended)))
 
     @api.route("POST", "/api/v1/alerts/mute", _MAY_MUTE, body=MuteRequest, responses=_DONE)
     async def mute_alerts(request: Request) -> Response:
-        """Send nothing about a rule and subject, for a time or until it is unmuted."""
+        """Send nothing about a rule and subject, for a time or until they are unmuted."""
         asked = await context.read_body(request, MuteRequest)
         require_rule(asked.rule)
         seconds = None if asked.seconds is None else positive_option("seconds", asked.seconds)
@@ -80,7 +80,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         "/api/v1/alerts/test",
         _MAY_MUTE,
         body=TrySinksRequest,
-        responses={200: ResponseSpec("What became of the messages", SinkTrialsOut)},
+        responses={200: ResponseSpec("The outcomes of the messages", SinkTrialsOut)},
     )
     async def test_alert_sinks(request: Request) -> Response:
         """Send a test message to the sinks of this process's configuration now."""

@@ -1,4 +1,4 @@
-"""How many workers a pool should have, for an autoscaler."""
+"""The route that reports how many workers a pool should have, for an autoscaler."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from tidegate.web.protected_routes import READERS, AccessRule, ProtectedRouter, 
 from tidegate.web.scaling_schemas import ScalingOut
 
 PoolName = Annotated[str, Path(description="A pool of the application.", max_length=200)]
-Least = Annotated[int, Query(ge=0, le=100_000, description="Least workers.")]
-Most = Annotated[int | None, Query(ge=0, le=100_000, description="Most workers; any number if left out.")]
-Target = Annotated[float, Query(gt=0, le=1e6, description="Seconds in which the backlog should be done.")]
+Least = Annotated[int, Query(ge=0, le=100_000, description="The fewest workers that the pool may have.")]
+Most = Annotated[
+    int | None,
+    Query(ge=0, le=100_000, description="The most workers that the pool may have; default: any number."),
+]
+Target = Annotated[float, Query(gt=0, le=1e6, description="Seconds within which the backlog should be done.")]
 Backlog = Annotated[
     int | None,
     Query(
         ge=1,
         le=1_000_000,
-        description="Tasks per worker; if given, it replaces the rule by run time and target.",
+        description="Tasks per worker. If given, only the number of tasks counts, and not their run times.",
     ),
 ]
 
@@ -46,7 +49,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         target_seconds: Target = DEFAULT_TARGET_SECONDS,
         backlog_per_worker: Backlog = None,
     ) -> Response:
-        """Return how many workers a pool should have now, and what holds the number down."""
+        """Return how many workers a pool should have now, and what limits the number."""
         found = next((each for each in context.core.pools if each.name == pool), None)
         if found is None:
             names = ", ".join(each.name for each in context.core.pools)

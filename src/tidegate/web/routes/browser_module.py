@@ -1,4 +1,4 @@
-"""Serve `tidegate.js` next to the API, so that it finds the API by its own URL."""
+"""Serves `tidegate.js` next to the API, so that the module finds the API by its own URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.web.api_context import ApiContext
 from tidegate.web.protected_routes import ProtectedRouter, ResponseSpec
 
 MODULE = "/api/v1/tidegate.js"
-"""Its path. It is public: it holds no data, and a page's `import` cannot send a token."""
+"""The path of the module. It is public: it contains no data, and a page's `import` cannot send a token."""
 
 FILE = Path(__file__).parents[1] / "static" / "tidegate.js"
 

@@ -1,4 +1,4 @@
-"""Change workers, pools and rate limits while they run."""
+"""Routes that change workers, pools and rate limits of a running system."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidegate.web.protected_routes import (
 from tidegate.web.request_schemas import RateLimitRequest, ReloadRequest, SetPoolRequest, WorkerRequest
 
 _MAY_CHANGE = AccessRule(OPERATORS, all_tenants=True)
-_STORED = {202: ResponseSpec("It is stored, and applied within about a second", ControlResult)}
+_STORED = {202: ResponseSpec("The change is stored, and applied within about a second", ControlResult)}
 
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
@@ -40,16 +40,16 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         "GET",
         "/api/v1/controls",
         AccessRule(READERS, all_tenants=True),
-        responses={200: ResponseSpec("The orders, and what workers reported", ControlsOut)},
+        responses={200: ResponseSpec("The orders, and the reports of workers", ControlsOut)},
     )
     async def list_controls(request: Request) -> Response:
-        """Return the orders to workers and pools, and which of them have applied each."""
+        """Return the orders to workers and pools, and who has applied each order."""
         store = await context.store()
         return json_response(ControlsOut([await _to_out(store, row) for row in await store.list_controls()]))
 
     @api.route("POST", "/api/v1/workers/quiet", _MAY_CHANGE, body=WorkerRequest, responses=_STORED)
     async def quiet_worker(request: Request) -> Response:
-        """Let a worker or process claim no more tasks; it finishes those that run, and stays up."""
+        """Let a worker or process claim no more tasks; it finishes running tasks and stays up."""
         asked = await context.read_body(request, WorkerRequest)
         by = principal_of(request).name
         return _stored(await workers.quiet(await context.store(), asked.worker, by=by, why=asked.why[:500]))
@@ -81,7 +81,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         "/api/v1/functions/rate-limit",
         _MAY_CHANGE,
         body=RateLimitRequest,
-        responses={200: ResponseSpec("What is in force now", RateLimitOut)},
+        responses={200: ResponseSpec("The limit that is in force now", RateLimitOut)},
     )
     async def set_rate_limit(request: Request) -> Response:
         """Change the rate limit of a task function for all workers, at once."""

@@ -1,4 +1,4 @@
-"""List, export, redrive and purge dead letters."""
+"""Routes that list, export, redrive and purge dead letters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
 async def _filter_of(
     store: Store, request: Request, labels: list[str] | None, **filters: str | None
 ) -> TaskFilter:
-    """Return the filter; a token of a tenant sees its own dead letters only."""
+    """Return the filter; a tenant's token sees only dead letters of that tenant."""
     filters["tenant"] = principal_of(request).tenant or filters.get("tenant")
     given = DeadLetterFilters(labels=labels_of(labels), **filters)  # type: ignore[typeddict-item]
     return await task_filter(store, given)
@@ -108,7 +108,7 @@ def _add_export_route(api: ProtectedRouter, context: ApiContext) -> None:
         before: Moment | None = None,
         label: Labels = None,
     ) -> Response:
-        """Return all dead letters that match as lines of JSON, the latest failure first.
+        """Return all matching dead letters as lines of JSON, the latest failure first.
 
         A response that ends without a line `{"complete":true,…}` was cut off.
         """

@@ -1,4 +1,4 @@
-"""Follow a task live by server-sent events, or by a WebSocket with the same events."""
+"""Routes that follow a task live by server-sent events, or by a WebSocket with the same events."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _SSE_HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}
 _RECONNECT_MS = 1000
 _TRY_AGAIN_LATER = 1013
 _CODES = {"": 1000, "deleted": 1000, "token": 1008, "stopping": 1012, "store": _TRY_AGAIN_LATER}
-"""Close codes of a WebSocket, by reason (RFC 6455 and IANA's registry)."""
+"""The close codes of a WebSocket, by reason (RFC 6455 and IANA's registry)."""
 _LAST_EVENT_SECONDS = 1.0
-"""How long sending the last event of a stream may take. A client that reads nothing does not get it."""
+"""How long sending the last event of a stream may take. A client that reads nothing does not get this
+event."""
 _KEEP_ALIVE = '{"event":"alive"}'
 
 AfterChunk = Annotated[
@@ -52,8 +53,8 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         """Follow a task to its end by server-sent events.
 
         The events are `state`, `chunk`, `progress`, `reset`, and one `end`. A stream that ends before its
-        task sends `closed` with the reason. The id of a `chunk` is its number: a client that reconnects sends
-        it as `Last-Event-ID` (or `after`) and misses no chunk.
+        task sends `closed` with the reason. The id of a `chunk` is its number. A client that sends this
+        number as `Last-Event-ID` (or `after`) when it reconnects misses no chunk.
         """
         task_id = (await context.row(task_id, principal_of(request))).id
         return EventStream(context, request, task_id, _resume_at(request, after))
@@ -87,7 +88,7 @@ def _count_follower(context: ApiContext, connection: HTTPConnection) -> Iterator
     """Count one follower for the block.
 
     Raises:
-        Problem: There are too many followers in all, or of this token or tenant.
+        Problem: There are too many followers, in total or of this token or tenant.
     """
     try:
         with context.followers.take(principal_of(connection)):
@@ -128,7 +129,10 @@ async def _event_batches(
 
 
 async def _closing_reason(following: Coroutine[Any, Any, None]) -> str:
-    """Follow a task to its end. Return why the stream ended before the task; empty if it did not."""
+    """Follow a task to its end.
+
+    If the stream ends before the task, return the reason; otherwise an empty text.
+    """
     try:
         await following
     except _AccessRevokedError:
@@ -152,7 +156,7 @@ class EventStream(Response):
         context: The context of the API.
         request: The request.
         task_id: The task's full id. The caller has checked that the client may see it.
-        after: Number of the last chunk that the client has.
+        after: The number of the last chunk that the client has.
     """
 
     media_type = "text/event-stream"

@@ -1,4 +1,4 @@
-"""Groups of failures: what tasks died of, the states of these groups, and failures without a rule."""
+"""Routes about groups of failures: what tasks died of, the states of groups, and failures without a rule."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def _add_group_route(api: ProtectedRouter, context: ApiContext) -> None:
         state: FailureState | None = None,
         limit: Limit = 50,
     ) -> Response:
-        """Return the deaths grouped by fingerprint: error class, message and own frame. The most first.
+        """Return the deaths grouped by fingerprint (error class, message and own frame), the most first.
 
-        With `tenant`: its tasks that are still dead.
+        With `tenant`, only its tasks that are still dead are counted.
         """
         filters = GroupFilters(
             since=since,
@@ -97,7 +97,7 @@ def _add_mark_routes(api: ProtectedRouter, context: ApiContext) -> None:
         responses=_MARKED,
     )
     async def resolve_group(request: Request, fingerprint: Digits) -> Response:
-        """Mark a group as resolved. It opens again when a task dies of it afterwards."""
+        """Mark a group as resolved. The group opens again when another task dies of it."""
         asked = await context.read_body(request, MarkFailureRequest)
         by = principal_of(request).name
         found = await failure_groups.resolve(await context.store(), fingerprint, by=by, note=asked.note)
@@ -142,7 +142,7 @@ def _add_summary_route(api: ProtectedRouter, context: ApiContext) -> None:
         responses={200: ResponseSpec("The summary", DailySummaryOut)},
     )
     async def summarise_deaths(request: Request) -> Response:
-        """Return the deaths of the last 24 hours against the day before, surges and groups to look at."""
+        """Return the deaths of the last 24 hours and of the day before, surges, and groups to check."""
         store = await context.store()
         found = await read_summary(store, await store.now())
         return json_response(msgspec.convert(asdict(found) | {"text": found.text}, DailySummaryOut))
@@ -163,9 +163,9 @@ def _add_unknown_routes(api: ProtectedRouter, context: ApiContext) -> None:
         with_reviewed: bool = False,
         limit: Limit = 50,
     ) -> Response:
-        """Return the attempts whose failure no rule knows, by fingerprint. The most first.
+        """Return the failed attempts that no rule classifies, by fingerprint, the most first.
 
-        Attempts of all stored tasks count, also of those that succeeded later.
+        The attempts of all stored tasks count, even if the task succeeded later.
         """
         filters = HistoryFilters(since=since, until=until, function=function)
         limit = min(limit, context.settings.page_limit)

@@ -1,4 +1,4 @@
-"""Routes without a token: the start page, the health probes and the pages about problems."""
+"""Routes that need no token: the start page, the health probes and the pages about problems."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
 async def _may_see_detail(context: ApiContext, request: Request) -> bool:
     """Return whether a request may see the store's error, which names files and hosts of the installation.
 
-    While the store cannot be reached, only tokens that were used a moment ago are known. Under a foreign host
-    name nobody may: a page of another site may have sent the request to its own name for this machine.
+    While the store cannot be reached, only recently used tokens are known. Under a foreign host name no
+    request may: a page of another site may have sent it to its own name for this machine.
     """
     try:
         require_host(request, known_hosts(context.settings))

@@ -1,4 +1,4 @@
-"""The metrics, for Prometheus."""
+"""The route of the metrics for Prometheus."""
 
 from __future__ import annotations
 

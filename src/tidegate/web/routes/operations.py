@@ -1,4 +1,4 @@
-"""Start, follow, abort and undo operations on dead letters."""
+"""Routes that start, follow, abort and undo operations on dead letters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ONE = {200: ResponseSpec("The operation", OperationOut)}
 
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
-    """Register the routes. A tenant's token sees and starts operations of its own letters only."""
+    """Register the routes. A tenant's token sees and starts only operations on that tenant's letters."""
 
     @api.route(
         "GET",
@@ -75,7 +75,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     async def list_letters(
         request: Request, operation_id: str, state: Text = None, after: After = None, limit: Limit = 50
     ) -> Response:
-        """Return one page of the letters of a redrive and what became of them. A purge keeps none."""
+        """Return one page of the letters of a redrive with their outcomes. A purge keeps no letters."""
         limit = min(limit, context.settings.page_limit)
         wanted = None if state is None else LetterState(choice_option("state", state, LetterState))
         store = await context.store()
@@ -92,7 +92,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         AccessRule(OPERATORS),
         body=RedriveRequest,
         responses={
-            200: ResponseSpec("With `dry_run`: what it would do", RedrivePreviewOut),
+            200: ResponseSpec("With `dry_run`: what the redrive would do", RedrivePreviewOut),
             202: ResponseSpec("The operation has started", OperationOut),
         },
     )
@@ -121,12 +121,12 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
 
     @api.route("POST", "/api/v1/operations/{operation_id}/abort", AccessRule(OPERATORS), responses=_ONE)
     async def abort_operation(request: Request, operation_id: str) -> Response:
-        """Stop an operation: it sends or deletes no more letters. Those that were sent go on."""
+        """Stop an operation: it sends or deletes no more letters. Letters that were sent go on."""
         return await _change(request, operation_id, "abort operation", _abort)
 
     @api.route("POST", "/api/v1/operations/{operation_id}/undo", AccessRule(OPERATORS), responses=_ONE)
     async def undo_operation(request: Request, operation_id: str) -> Response:
-        """Stop a redrive, and make the letters that have not started the dead letters that they were."""
+        """Stop a redrive, and turn the letters that have not started back into dead letters."""
         return await _change(request, operation_id, "undo operation", _undo)
 
     async def _change(

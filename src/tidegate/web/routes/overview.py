@@ -1,4 +1,4 @@
-"""List the task functions, the queues, the workers and the audit log."""
+"""Routes that list the task functions, the queues, the workers and the audit log."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         responses={200: ResponseSpec("A page", AuditPage)},
     )
     async def list_audit(request: Request, after: After = None, limit: Limit = 50) -> Response:
-        """Return who changed what, the newest entry first. Entries are kept for a year."""
+        """Return the audit log: who changed what, the newest entry first. Entries are kept for a year."""
         limit = min(limit, context.settings.page_limit)
         entries = await (await context.store()).list_audit_entries(after=after, limit=limit)
         following = entries[-1].id if len(entries) == limit else None

@@ -1,4 +1,4 @@
-"""Pause and resume queues and task functions."""
+"""Routes that pause and resume queues and task functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show, add, edit, pause, run and preview schedules."""
+"""Routes that show, add, edit, pause, run and preview schedules."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _name(value: str) -> str:
 
 
 Name = Annotated[str, Path(description="The schedule's name."), AfterValidator(_name)]
-AfterName = Annotated[str, Query(max_length=128, description="`next` of the page before.")]
-Before = Annotated[float | None, Query(description="`next` of the page before.")]
+AfterName = Annotated[str, Query(max_length=128, description="The `next` of the previous page.")]
+Before = Annotated[float | None, Query(description="The `next` of the previous page.")]
 Count = Annotated[int, Query(ge=1, le=operations.MOST_PREVIEWED, description="How many ticks.")]
 
 
@@ -98,7 +98,7 @@ def _add_reads(api: ProtectedRouter, context: ApiContext) -> None:
         responses={200: ResponseSpec("A page", TicksOut)},
     )
     async def list_ticks(request: Request, name: Name, before: Before = None, limit: Limit = 50) -> Response:
-        """Return what became of the ticks of a schedule, the newest first."""
+        """Return the outcomes of a schedule's ticks, the newest first."""
         limit, store = min(limit, context.settings.page_limit), await context.store()
         await operations.find_schedule(store, name)
         rows = await store.list_ticks(name, before_at=before, limit=limit)
@@ -124,7 +124,7 @@ def _add_changes(api: ProtectedRouter, context: ApiContext) -> None:
 
     @api.route("PATCH", "/api/v1/schedules/{name}", _MAY_CHANGE, body=ScheduleChangeRequest, responses=_ONE)
     async def edit_schedule(request: Request, name: Name) -> Response:
-        """Change a schedule that a person added. No tick fires because of it."""
+        """Change a schedule that a person added. The change itself fires no tick."""
         asked = await context.read_body(request, ScheduleChangeRequest)
         given, store = _settings(asked), await context.store()
         if given.get("not_later_than") == "none":
@@ -154,7 +154,7 @@ def _add_actions(api: ProtectedRouter, context: ApiContext) -> None:
 
     @api.route("POST", "/api/v1/schedules/{name}/pause", _MAY_CHANGE, responses=_ONE)
     async def pause_schedule(request: Request, name: Name) -> Response:
-        """Let a schedule tick no more until it is resumed, also over deploys."""
+        """Stop the ticks of a schedule until it is resumed, also over deploys."""
         row = await operations.pause_schedule(await context.store(), name)
         return await _changed(context, request, "schedule paused", row)
 
@@ -171,7 +171,10 @@ def _add_actions(api: ProtectedRouter, context: ApiContext) -> None:
         responses={202: ResponseSpec("Enqueued", ScheduleRun, ("Location",))},
     )
     async def run_schedule(request: Request, name: Name) -> Response:
-        """Enqueue the task of a schedule now, also if it is paused. Its next tick stays as it is."""
+        """Enqueue the task of a schedule now, even if the schedule is paused.
+
+        Its next tick stays the same.
+        """
         task = await operations.run_schedule(await context.store(), name, context.core.next_id)
         await context.audit.record_action(principal_of(request), "schedule run", [(name, task.id)])
         location = location_of(request, task.id)
@@ -184,7 +187,7 @@ async def _changed(context: ApiContext, request: Request, action: str, row: Sche
 
 
 def _settings(asked: ScheduleRequest | ScheduleChangeRequest) -> dict[str, Any]:
-    """Return the settings of a request that are given, by the names that Python uses."""
+    """Return the settings that a request gives, by their names in Python."""
     left_out = {"task", "when", "name", "args"}
     values = {field: getattr(asked, field) for field in asked.__struct_fields__ if field not in left_out}
     return {_RENAMED.get(field, field): value for field, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What happened over time: counters of tasks and runs, and deaths by reason and fingerprint."""
+"""Routes about the past: counters of tasks and runs, and deaths by reason and fingerprint."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def _add_death_routes(api: ProtectedRouter, context: ApiContext) -> None:
         fingerprint: Text = None,
         tenant: Text = None,
     ) -> Response:
-        """Return how many tasks died by period, queue, function and reason. A redrive does not change it.
+        """Return how many tasks died by period, queue, function and reason.
+
+        A redrive does not change the counts.
 
         With `tenant`: its tasks that are still dead.
         """
@@ -105,7 +107,7 @@ def _add_death_routes(api: ProtectedRouter, context: ApiContext) -> None:
         fingerprint: Text = None,
         limit: Limit = 50,
     ) -> Response:
-        """Compare the deaths of the last hour, or another window, with the same hours of earlier days."""
+        """Compare the deaths of the last hour, or of another window, with the same hours of earlier days."""
         found = await surges.find_surges(
             await context.store(),
             by=by,

@@ -1,4 +1,4 @@
-"""Submit tasks: enqueue them and respond with their ids, without waiting for their end."""
+"""Routes that submit tasks: they enqueue tasks and respond with the ids, without waiting for the end."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     async def submit_batch(request: Request) -> Response:
         """Enqueue up to 1,000 tasks, all or none.
 
-        Each task is checked as in a single submit. If one has an error, none is enqueued.
+        Each task is checked as in a single submit. If any task has an error, no task is enqueued.
         """
         principal = principal_of(request)
         if idempotency_key(request) is not None:
@@ -103,7 +103,7 @@ async def _final_in_time(
 ) -> StoredResult | None:
     """Return the task's result, or None if it takes too long or the store cannot be reached.
 
-    The task is stored already, so an error here would make the client submit it a second time.
+    The task is already stored, so an error here would make the client submit it a second time.
     """
     try:
         return await wait_until_final(context, principal, task_id, seconds)
@@ -114,9 +114,9 @@ async def _final_in_time(
 async def wait_until_final(
     context: ApiContext, principal: Principal, task_id: str, seconds: float
 ) -> StoredResult | None:
-    """Return the result of a task if it ends in time, else None.
+    """Return the result of a task if it ends in time, otherwise None.
 
-    Returns None at once if too many requests wait already, and as soon as the server stops.
+    Return None at once if too many requests are already waiting, and as soon as the server stops.
     """
     try:
         with context.waiters.take(principal):

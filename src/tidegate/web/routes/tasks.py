@@ -1,4 +1,4 @@
-"""Read, cancel and retry a task by its id, and list tasks."""
+"""Routes that read, cancel and retry a task by its id, and list tasks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Text = Annotated[str | None, AfterValidator(_text), Query(max_length=256)]
 Moment = Annotated[
     str, Query(max_length=64, description="A time (ISO 8601 with offset) or an age: `24h`, `7d`.")
 ]
-Limit = Annotated[int, Query(ge=1, description="Items in the page, at most 200 by default.")]
+Limit = Annotated[int, Query(ge=1, description="How many items the page has at most; up to 200 by default.")]
 After = Annotated[
     str | None,
     AfterValidator(_page_cursor),
@@ -85,7 +85,7 @@ def _add_read_routes(api: ProtectedRouter, context: ApiContext) -> None:
         "/api/v1/tasks/{task_id}/result",
         AccessRule(ALL_ROLES),
         responses={
-            200: ResponseSpec("Final: the result, or why there is none", TaskResult),
+            200: ResponseSpec("The task is final: the result, or why there is none", TaskResult),
             202: ResponseSpec("Not final yet", TaskResult, ("Retry-After",)),
         },
     )
@@ -200,7 +200,7 @@ def labels_of(values: list[str] | None) -> dict[str, str]:
     """Return labels from strings `NAME=VALUE`.
 
     Raises:
-        Problem: One has no `=`, or contains a NUL character.
+        Problem: A string has no `=`, or contains a NUL character.
     """
     pairs = [text.partition("=") for text in values or ()]
     if any(not equals or "\x00" in name + value for name, equals, value in pairs):
