@@ -330,6 +330,13 @@ def test_deaths_are_counted_by_reason_and_stay_counted_after_a_purge(workspace):
     assert [(row["queue"], row["reason"], row["deaths"]) for row in rows] == [("vip", "crash", 1)]
 
 
+def test_a_redrive_whose_filter_matches_nothing_says_so(workspace):
+    workspace.die()
+    result = workspace.run("dead", "redrive", "--reason", "quota")
+    assert "no dead letter matches, so nothing will be sent" in result.stderr
+    assert count(workspace) == 1
+
+
 def test_deaths_are_counted_by_error_class_fingerprint_and_tenant(workspace):
     workspace.die(2)
     workspace.die(failure=CRASH)

@@ -130,7 +130,7 @@ def test_a_failure_of_the_code_is_reproduced_with_its_traceback(shop: Any) -> No
     assert shown["progress"] == "1/2 reading"
     assert shown["chunk"] == '{"part":"Hello"}'
     assert shown["enqueued"] == f"{shop.module}:count, queue default (not in the task's store)"
-    assert shown["outcome"].startswith("dead (all 1 attempts spent) after ")
+    assert shown["outcome"].startswith("dead (its only attempt spent) after ")
     assert shown["error"] == "unknown: KeyError: 'tags'"
     assert shown["compare"] == "the same failure as recorded"
     assert '  │     return len(doc["tags"])' in result.stdout
@@ -152,7 +152,7 @@ def test_json_has_everything_and_nothing_else_is_on_stdout(shop: Any) -> None:
     task_id = die(shop, "tags", '{"k": {"doc": {"title": "x"}}}', "KeyError", "other")
     found = shop.json("replay", task_id, "--app", shop.app, code=1)
     assert found["task_id"] == task_id
-    assert (found["outcome"], found["why"]) == ("dead", "all 1 attempts spent")
+    assert (found["outcome"], found["why"]) == ("dead", "its only attempt spent")
     assert found["failure"]["error_class"] == "KeyError"
     assert found["recorded"]["message"] == "other"
     assert found["is_same_failure"] is False

@@ -44,7 +44,12 @@ _FILTERS = (
     click.option("--queue", metavar="NAME", help="Only this queue."),
     click.option("--function", metavar="NAME", help="Only this task function, by its full name."),
     click.option("--reason", metavar="WORD", help="Only this reason: content_policy, crash…"),
-    click.option("--error", "error_class", metavar="CLASS", help="Only this error class, with its module."),
+    click.option(
+        "--error",
+        "error_class",
+        metavar="CLASS",
+        help="Only this error class, with its module unless Python has it built in.",
+    ),
     click.option("--fingerprint", metavar="HEX", help="Only this fingerprint, or its first digits."),
     click.option("--tenant", metavar="NAME", help="Only this tenant's tasks that are still dead."),
 )

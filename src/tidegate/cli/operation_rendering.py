@@ -148,6 +148,9 @@ async def print_started(store: Store, operation_id: str, *, wait: bool, as_json:
     if wait:
         print_message(f"{row.state}{f': {row.note}' if row.note else ''}; {_progress(row)}")
         return 0 if row.state is OperationState.DONE else CONFLICT
+    if not row.preview:
+        print_message("no dead letter matches, so nothing will be sent")
+        return 0
     canary = canary_size(row.preview)
     print_message(
         f"redriving {counted(row.preview, 'dead letter')}, {canary} of them first; see:"

@@ -379,7 +379,8 @@ def _in_doubt_error(letters: int) -> NotAcceptedError:
 
 def _too_many_error(matching: int, expect: int, done: str) -> NotAcceptedError:
     return NotAcceptedError(
-        f"{counted(matching, 'dead letter')} match, more than the {expect} expected; nothing was {done}",
+        f"the filter matches {counted(matching, 'dead letter')}, more than the {expect} expected;"
+        f" nothing was {done}",
         fix="look at them again: tidegate dead ls",
     )
 

@@ -140,7 +140,8 @@ async def _end(store: Store, unfinished: Sequence[str], *, cancel: bool) -> None
     """
     if not cancel:
         raise NotAcceptedError(
-            f"{counted(len(unfinished), 'task')} are not final; nothing was forgotten",
+            f"{counted(len(unfinished), 'task')} {'is' if len(unfinished) == 1 else 'are'} not final;"
+            " nothing was forgotten",
             fix="wait for them or cancel them first: --cancel, or cancel=True",
         )
     for start in range(0, len(unfinished), _CHUNK):

@@ -237,7 +237,7 @@ def _retry(
             fence, failure, Charge.ATTEMPT, f"all {rule.attempts} attempts of the rule on {rule.name} spent"
         )
     if attempts >= terms.max_attempts:
-        return Dead(fence, failure, Charge.ATTEMPT, f"all {terms.max_attempts} attempts spent")
+        return Dead(fence, failure, Charge.ATTEMPT, _all_spent(terms.max_attempts))
     is_last_next = attempts + 1 == terms.max_attempts
     backoff = rule.wait if rule is not None and rule.wait is not None else terms.backoff
     delay = delay_seconds(backoff, attempts, rng)
@@ -297,7 +297,7 @@ def spent(fence: Fence, max_attempts: int, counters: Counters) -> Dead | None:
     """
     if counters.interruptions < INTERRUPTED_LIMIT or counters.attempts < max_attempts:
         return None
-    reason = f"all {max_attempts} attempts spent, some by runs that were interrupted"
+    reason = f"{_all_spent(max_attempts)}, some by runs that were interrupted"
     failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=reason, evidence="interrupted")
     return Dead(fence, failure, Charge.NOTHING, reason)
 
@@ -337,3 +337,7 @@ def _out_of_time(fence: Fence, failure: Failure, delay: float, left: TimeLeft, c
         traceback=failure.traceback,
     )
     return Dead(fence, failure, charge, reason)
+
+
+def _all_spent(max_attempts: int) -> str:
+    return "its only attempt spent" if max_attempts == 1 else f"all {max_attempts} attempts spent"

@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import apsw.ext
 
+from tidegate.domain.text import counted
 from tidegate.errors import NotAcceptedError, StoreBusyError
 from tidegate.store.common.statements import read_statements
 from tidegate.store.sqlite import query, schema
@@ -178,7 +179,7 @@ def _require_idle(db: apsw.Connection, now: float) -> None:
     running = query.value(db, _SQL["running"])
     if running:
         raise NotAcceptedError(
-            f"{running} tasks are recorded as running at the source, and their worker is gone",
+            f"the source has recorded {counted(running, 'task')} as running, and no worker is left there",
             fix="let `tidegate scheduler` run there until `tidegate status` shows none running",
             running=running,
         )
