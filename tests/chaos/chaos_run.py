@@ -23,10 +23,10 @@ from chaos.processes import RUN
 from chaos.run_record import ChaosRecord, make_record
 from chaos.setup import ChaosSetup
 from chaos.stall_detector import StallDetector
-from chaos.steps import CALLS, read_recorded_steps
 from chaos.store_backends import StoreBackend
 from chaos.write_monitor import monitor_writes
 from checker import RunLimits, read_notes, read_snapshot
+from harness.steps import CALLS, read_calls, read_recorded_steps
 from tidegate.domain.states import FINAL, State
 from tidegate.internals import core_of
 from tidegate.store.rows import TaskFilter
@@ -97,7 +97,9 @@ class ChaosRun:
                 ended_at=ended_at,
                 integrity_errors=tuple(await core_of(app).store.check_integrity()),
                 longest_drain=longest_drain,
-                steps=await read_recorded_steps(core_of(app).store, self.directory / CALLS),
+                recorded_steps=await read_recorded_steps(
+                    core_of(app).store, read_calls(self.directory / CALLS)
+                ),
             )
         finally:
             await self._end()

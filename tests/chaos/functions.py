@@ -18,9 +18,9 @@ from typing import Literal
 from chaos.plan import CRASH_WAIT_CAP_SECONDS, CRASH_WAIT_SECONDS, ChaosPlan
 from chaos.process_logs import NOTES, PROCESSES, ProcessLog, ProcessStarted
 from chaos.processes import HOST
-from chaos.steps import CALLS, STEP, CallLog
 from checker import FunctionRecorder
 from harness.scripts import run_line
+from harness.steps import CALLS, STEP, CallLog, CallNote
 from tidegate import Context, Exponential, Tidegate
 from tidegate.internals import core_of
 from tidegate.worker.children.process_tree import MARK
@@ -118,28 +118,35 @@ def prints(ctx: Context, number: int, count: int) -> list[int]:
 
         def draw(item: int = item) -> str:
             token = uuid.uuid4().hex
-            _calls.write("sent", ctx.task_id, ctx.run, item, token)
+            _note("sent", ctx, item, token)
             time.sleep(random.uniform(0.01, 0.2))
-            _calls.write("answered", ctx.task_id, ctx.run, item, token)
+            _note("answered", ctx, item, token)
             return token
 
-        _calls.write("kept", ctx.task_id, ctx.run, item, ctx.step_sync(STEP, draw, key=str(item)))
+        _note("kept", ctx, item, ctx.step_sync(STEP, draw, key=str(item)))
     return [number, ctx.run]
 
 
 async def _draw_all(ctx: Context, count: int, in_doubt: Literal["repeat", "ask"]) -> None:
+    asks = in_doubt == "ask"
+
     async def draw(item: int) -> str:
         token = uuid.uuid4().hex
-        _calls.write("sent", ctx.task_id, ctx.run, item, token)
+        _note("sent", ctx, item, token, asks=asks)
         await asyncio.sleep(random.uniform(0.01, 0.3))
-        _calls.write("answered", ctx.task_id, ctx.run, item, token)
+        _note("answered", ctx, item, token, asks=asks)
         return token
 
     async def one(item: int) -> None:
-        token = await ctx.step(STEP, draw, item, key=str(item), in_doubt=in_doubt)
-        _calls.write("kept", ctx.task_id, ctx.run, item, token)
+        _note("kept", ctx, item, await ctx.step(STEP, draw, item, key=str(item), in_doubt=in_doubt))
 
     await asyncio.gather(*[one(item) for item in range(count)])
+
+
+def _note(
+    event: Literal["sent", "answered", "kept"], ctx: Context, item: int, token: str, *, asks: bool = False
+) -> None:
+    _calls.write(CallNote(event, ctx.task_id, ctx.run, item, token, time.time(), asks))
 
 
 _calls = CallLog(directory / CALLS)

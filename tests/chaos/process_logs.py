@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from chaos.plan import BATCHED_FROM
-from chaos.steps import ASKING
 from checker import ClientObservations, ObservedCancel, SubmittedTask
 from harness.record import FinalSeen, ScriptedEnd, submitted_task
 from harness.scripts import scripted_end
@@ -178,7 +177,7 @@ def read_clients(paths: Iterable[Path]) -> ClientLogs:
 
 def _end_of(task: NewTask) -> ScriptedEnd:
     """Return how a task may end: as its script says, or else only well, apart from crashes."""
-    if task.function.endswith(f":{ASKING}"):
+    if task.function.endswith(":asking"):
         return ScriptedEnd(dead_reasons=frozenset({Reason.IN_DOUBT}))
     script = msgspec.json.decode(task.args)["k"].get("script")
     return ScriptedEnd() if script is None else scripted_end(script, task.max_attempts or _MAX_ATTEMPTS)

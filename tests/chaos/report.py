@@ -49,9 +49,9 @@ def to_plain(record: ChaosRecord, verdict: Verdict) -> dict[str, Any]:
         },
         "recovery_bound_s": round(record.plan.orphan_bound, 2),
         "settled_after_s": None if record.final_after is None else round(record.final_after, 1),
-        "steps": len(record.steps.rows),
-        "step_calls_repeated": record.steps.paid_twice,
-        "doubts": len(record.steps.doubts),
+        "steps": len(record.recorded_steps.rows),
+        "step_calls_repeated": record.recorded_steps.paid_twice,
+        "doubts": len(record.recorded_steps.doubts),
         "last_drain_s": round(record.longest_drain, 1),
         "machine_stalls_s": _seconds(record, ChaosFaultKind.STALL),
         "store_blocked_s": _seconds(record, ChaosFaultKind.BLOCKED),
@@ -91,7 +91,7 @@ def format_table(record: ChaosRecord, verdict: Verdict) -> Iterator[tuple[str, s
     for name, (middle, longest, count) in _recovery(verdict).items():
         yield f"recovery, {name}", f"{middle:.2f} s in the middle, {longest:.2f} s at most, of {count}"
     yield "settled", "never" if after is None else f"{after:.1f} s after the last fault"
-    steps = record.steps
+    steps = record.recorded_steps
     yield "steps", f"{len(steps.rows)}; {steps.paid_twice} calls repeated, {len(steps.doubts)} doubts listed"
     yield "machine stalls", _lengths(record, ChaosFaultKind.STALL)
     yield "store blocked", _lengths(record, ChaosFaultKind.BLOCKED)

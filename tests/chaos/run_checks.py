@@ -8,7 +8,6 @@ from math import inf
 
 from chaos.faults import GlobalFault
 from chaos.run_record import ChaosRecord
-from chaos.steps import steps_are_kept
 from checker import Violation
 from harness.checks import Verdict, check_run
 from harness.record import TaskRun
@@ -20,7 +19,6 @@ def check_chaos(record: ChaosRecord) -> Verdict:
     found = [
         *_global_faults_rerun_nothing(record),
         *_plan_was_kept(record),
-        *steps_are_kept(record.steps, record.snapshot.rows.values()),
     ]
     return replace(verdict, violations=(*verdict.violations, *found))
 

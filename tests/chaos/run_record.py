@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from chaos.faults import ChaosFaultLog
 from chaos.plan import ChaosPlan
 from chaos.process_logs import ClientLogs, StartedProcesses
-from chaos.steps import RecordedSteps
 from checker import FunctionNote, StoreSnapshot
 from harness.record import RunRecord, TaskRun, WorkerLife, runs_from_histories
 from tidegate.domain.outcome import Fence
@@ -27,7 +26,6 @@ class ChaosRecord(RunRecord):
     """Enqueues that were answered only when they were sent again by another process."""
     longest_drain: float
     """Seconds that the last stop took."""
-    steps: RecordedSteps = field(default_factory=RecordedSteps)
 
 
 def make_record(

@@ -15,11 +15,12 @@ from harness.commit_checks import finish_results_are_true, retired_workers_get_n
 from harness.faults import Effect
 from harness.orphans import Recovery, orphans_are_reclaimed, recoveries
 from harness.record import ANY_END, RunRecord, TaskRun
+from harness.steps import steps_are_kept
 from tidegate.domain.failure import Reason
 from tidegate.domain.outcome import Fence
 from tidegate.domain.states import FINAL, State
 
-CHECKED = [*INVARIANTS, "I9", "I14"]
+CHECKED = [*INVARIANTS, "I9", "I14", "G6"]
 """The invariants that `check_run` checks."""
 _CLOSE_SECONDS = 0.25
 """A function records its start shortly after the claim, and its end shortly before the end of the run is
@@ -62,6 +63,7 @@ def check_run(record: RunRecord) -> Verdict:
         *_clients_saw_the_final_state(record),
         *_all_finish_in_time(record),
         *_workers_stop_in_time(record),
+        *steps_are_kept(record.recorded_steps, record.snapshot.rows.values()),
         *(Violation("I20", "", f"integrity: {what}") for what in record.integrity_errors),
     ]
     return Verdict(tuple(found), late_starts, overlaps, reclaimed)

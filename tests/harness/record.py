@@ -22,6 +22,7 @@ from checker import (
     digest_of,
 )
 from harness.faults import Effect, Fault, FaultLog
+from harness.steps import RecordedSteps
 from tidegate.domain.outcome import Charge, Fence
 from tidegate.store.rows import HistoryRow, NewTask
 from tidegate.worker.settings import Timings
@@ -190,6 +191,8 @@ class RunRecord:
     """Final tasks whose results clients still waited for some time after the end."""
     ended_at: float
     integrity_errors: Sequence[str] = ()
+    recorded_steps: RecordedSteps = field(default_factory=RecordedSteps)
+    """What the store and the functions recorded of steps."""
 
     def felt_by(self, run: TaskRun, end: float) -> Iterator[Fault]:
         """Yield what the host of a run felt from its claim to a given time."""

@@ -15,6 +15,8 @@ may end:
     swallow 4         when stopped, run on for this many seconds, then return a result
     again 2           ctx.retry(after=2), charged
     free 2            ctx.retry(after=2, charge=False)
+    steps 0.5         do three steps at the same time, the longest of this many seconds
+    ask 0.5           the same, but no step in doubt is repeated without a person
 
 The last line is that of all further runs.
 """
@@ -25,8 +27,10 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal
 
 from harness.record import ScriptedEnd
+from harness.steps import STEP, CallNote
 from tidegate.context import Context
 from tidegate.domain.failure import Reason
 from tidegate.verdicts import Permanent, RetryAfter, Transient
@@ -34,6 +38,7 @@ from tidegate.verdicts import Permanent, RetryAfter, Transient
 SWALLOW_LEASES = 0.4
 """The longest time that a function runs on after it was asked to stop, in leases."""
 _PROGRESS_STEPS = 3
+_STEPS = 3
 _LONG = 10_000.0
 
 Action = Callable[[Context, float], Awaitable[None]]
@@ -58,6 +63,7 @@ _LINES = (
 )  # fmt: skip
 _LAST_LINES = (
     "ok", "ok", "ok", "ok", "long", "long", "progress", "progress", "transient", "permanent", "swallow",
+    "steps", "steps", "ask",
 )  # fmt: skip
 
 
@@ -67,9 +73,15 @@ def _line(rng: random.Random, lease: float, words: Sequence[str]) -> str:
         return word
     if word == "long":
         return f"ok {lease * rng.uniform(1.0, 3.0):.2f}"
-    longest = {"progress": 1.5, "wait": 1.5, "again": 1.0, "free": 1.0, "swallow": SWALLOW_LEASES}.get(
-        word, 0.3
-    )
+    longest = {
+        "steps": 1.5,
+        "ask": 0.5,
+        "progress": 1.5,
+        "wait": 1.5,
+        "again": 1.0,
+        "free": 1.0,
+        "swallow": SWALLOW_LEASES,
+    }.get(word, 0.3)
     return f"{word} {lease * longest * rng.random():.2f}"
 
 
@@ -80,7 +92,7 @@ _DEAD_REASONS: Mapping[str, Reason] = {
     "wait": Reason.RATE_LIMIT,
 }
 """What a task dies of whose runs end like this too often. Everything else is an error of no known reason."""
-_SUCCESSES = frozenset({"ok", "progress", "swallow"})
+_SUCCESSES = frozenset({"ok", "progress", "swallow", "steps", "ask"})
 
 
 def scripted_end(script: Sequence[str], max_attempts: int) -> ScriptedEnd:
@@ -93,17 +105,50 @@ def scripted_end(script: Sequence[str], max_attempts: int) -> ScriptedEnd:
     words = [line.partition(" ")[0] for line in script]
     failures = [word for word in words if word not in _SUCCESSES]
     is_harmless = len(failures) < max_attempts and words[-1] in _SUCCESSES and "permanent" not in words
-    reasons = () if is_harmless else (_DEAD_REASONS.get(word, Reason.UNKNOWN) for word in failures)
+    reasons = set() if is_harmless else {_DEAD_REASONS.get(word, Reason.UNKNOWN) for word in failures}
+    if "ask" in words:
+        reasons.add(Reason.IN_DOUBT)
     return ScriptedEnd(may_succeed=len(failures) < len(words), dead_reasons=frozenset(reasons))
 
 
 # --- doing it ------------------------------------------------------------------------------------------
 
 
-async def run_line(context: Context, script: Sequence[str]) -> None:
-    """Do this run's line of a script."""
+async def run_line(
+    context: Context, script: Sequence[str], note_call: Callable[[CallNote], None] = lambda _: None
+) -> None:
+    """Do this run's line of a script.
+
+    Args:
+        context: The run.
+        script: What the task does, run by run.
+        note_call: Takes a note of each call of a step.
+    """
     word, _, seconds = script[min(context.run, len(script)) - 1].partition(" ")
-    await _ACTIONS[word](context, float(seconds or 0))
+    if word in {"steps", "ask"}:
+        await _do_steps(context, float(seconds), note_call, asks=word == "ask")
+    else:
+        await _ACTIONS[word](context, float(seconds or 0))
+
+
+async def _do_steps(
+    context: Context, seconds: float, note_call: Callable[[CallNote], None], *, asks: bool
+) -> None:
+    def note(event: Literal["sent", "answered", "kept"], item: int, token: str) -> None:
+        note_call(CallNote(event, context.task_id, context.run, item, token, 0.0, asks))
+
+    async def draw(item: int) -> str:
+        token = f"{context.run}/{item}"
+        note("sent", item, token)
+        await asyncio.sleep(seconds * (1 + item) / _STEPS)
+        note("answered", item, token)
+        return token
+
+    async def one(item: int) -> None:
+        in_doubt: Literal["ask", "repeat"] = "ask" if asks else "repeat"
+        note("kept", item, await context.step(STEP, draw, item, key=str(item), in_doubt=in_doubt))
+
+    await asyncio.gather(*[one(item) for item in range(_STEPS)])
 
 
 async def _ok(_: Context, seconds: float) -> None:

@@ -19,6 +19,7 @@ from checker import (
 )
 from harness.faults import FaultLog
 from harness.record import Commit, FinalSeen, submitted_task
+from harness.steps import CallNote
 from simulation.plan import CallFaultKind, FaultKind
 from tidegate.context import Context
 from tidegate.domain.outcome import Fence
@@ -63,6 +64,8 @@ class EventLog:
     """Tasks whose cancel was sent."""
     purges: Counter[str] = field(default_factory=Counter)
     """Purges of each task that were sent and not refused: such a task may be deleted."""
+    calls: list[CallNote] = field(default_factory=list)
+    """Notes of the calls of steps."""
     user_code_faults: UserCodeFaults | None = None
     """Decides when the code of others fails; None: never."""
     is_open: bool = True
@@ -106,6 +109,11 @@ class EventLog:
             self.fault_log.problems.append(("uncaught", what))
 
     # --- the functions ---
+
+    def record_call(self, note: CallNote) -> None:
+        """Record a call of a step, its answer, or that the function has its result."""
+        if self.is_open:
+            self.calls.append(note)
 
     def record_note(
         self, event: str, machine: str, context: Context, *, digest: str = "", error: str = ""

@@ -69,7 +69,7 @@ async def _run_script(context: Context, number: int, script: list[str]) -> list[
     assert machine is not None
     machine.event_log.record_note("start", machine.name, context)
     try:
-        await run_line(context, script)
+        await run_line(context, script, machine.event_log.record_call)
     except BaseException as error:
         machine.event_log.record_note("end", machine.name, context, error=type(error).__name__)
         raise

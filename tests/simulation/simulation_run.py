@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from checker import read_snapshot
+from harness.steps import read_recorded_steps
 from simulation.clients import SimulatedClient
 from simulation.event_log import EventLog
 from simulation.fault_injector import FaultInjector
@@ -118,6 +119,7 @@ class SimulationRun:
             open_at_end=open_at_end,
             waiting=waiting,
             steps=self.loop.steps,
+            recorded_steps=await read_recorded_steps(self._observer_store, self.event_log.calls),
         )
         await self._end(living)
         return record

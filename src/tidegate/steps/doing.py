@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from tidegate.domain.failure import CAPACITY_REASONS, Verdict
 from tidegate.domain.step import OnDoubt
-from tidegate.errors import ArgumentsError
+from tidegate.errors import ArgumentsError, StoreError
 from tidegate.policy.classify import classify
 from tidegate.steps.current import CurrentStep, enter_step
 from tidegate.steps.execution import StepExecution, unwrapped
 from tidegate.steps.options import StepDone, StepOptions
 from tidegate.steps.run_steps import RunSteps
-from tidegate.store.step_rows import BeginStatus, BegunStep
+from tidegate.store.step_rows import BeginStatus, BegunStep, EndedStep
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
 """Between two tries of a step in one run. A longer wait is left to the task, which then holds no slot."""
@@ -53,7 +55,7 @@ async def do_step(
             async with asyncio.timeout(options.timeout_seconds):
                 value = await _called(function, execution.current)
         except BaseException as error:
-            await asyncio.shield(asyncio.wrap_future(execution.fail(error)))
+            await _written(execution.fail(error))
             if (
                 retries_left == 0
                 or (pause := pause_before_retry(error, options.retries - retries_left)) is None
@@ -94,7 +96,8 @@ def do_step_sync(
                 _close(value)
                 raise _not_plain("fn")
         except BaseException as error:
-            execution.fail(error).result()
+            with contextlib.suppress(StoreError):
+                execution.fail(error).result()
             if (
                 retries_left == 0
                 or (pause := pause_before_retry(error, options.retries - retries_left)) is None
@@ -159,16 +162,23 @@ async def _finished(execution: StepExecution, value: Any) -> Any:
     try:
         ending = execution.finish(value)
     except ArgumentsError as error:
-        await asyncio.shield(asyncio.wrap_future(execution.fail(error, has_started=False)))
+        await _written(execution.fail(error, has_started=False))
         raise
     return execution.result(value, await asyncio.shield(asyncio.wrap_future(ending)))
+
+
+async def _written(ending: Future[EndedStep]) -> None:
+    """Wait until an end is recorded. If it cannot be, the step stays open, and is in doubt."""
+    with contextlib.suppress(StoreError, asyncio.CancelledError):
+        await asyncio.shield(asyncio.wrap_future(ending))
 
 
 def _finished_sync(execution: StepExecution, value: Any) -> Any:
     try:
         ending = execution.finish(value)
     except ArgumentsError as error:
-        execution.fail(error, has_started=False).result()
+        with contextlib.suppress(StoreError):
+            execution.fail(error, has_started=False).result()
         raise
     return execution.result(value, ending.result())
 

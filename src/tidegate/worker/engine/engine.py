@@ -165,6 +165,7 @@ class Engine:
             report.timeout_too_short(name, timeout, seconds)
         self._spawn(self.finisher.run(), "finisher")
         self._spawn(self.emitter.run(), "emitter")
+        self._spawn(self.steps.run(), "steps")
         self._spawn(self._watch_cancels(), "cancel watch")
         self._reports.worker_started()
         self._claiming = self._spawn(self._claim(), "claimer")
@@ -200,7 +201,7 @@ class Engine:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.stop_grace):
                 await self.finisher.wait_until_written()
-                await self.steps.flush()
+                await self.steps.wait_until_written()
 
     def release_now(self) -> None:
         """End the grace time of a drain, current or future, and release running tasks now."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
-from typing import TypeVar
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, TypeVar
 
 from tidegate.domain.outcome import Fence
+from tidegate.errors import StoreUnavailableError
 from tidegate.store.protocol import Store
 from tidegate.store.step_rows import BeginStatus, BegunStep, EndedStep, StepBegin, StepEnd, StepRow
 from tidegate.worker import report
@@ -43,9 +45,10 @@ class StepRecorder:
         self._lock = threading.Lock()
         self._begins: Pending[StepBegin, BegunStep] = []
         self._ends: Pending[StepEnd, EndedStep] = []
-        self._writing: set[asyncio.Task[None]] = set()
-        self._write_lock = asyncio.Lock()
+        self._woken = asyncio.Event()
         self._reads: set[asyncio.Task[None]] = set()
+        self._unanswered: set[Future[Any]] = set()
+        self._is_closed = False
 
     def begin(self, begin: StepBegin) -> Future[BegunStep]:
         """Record that a run is about to do a step."""
@@ -57,42 +60,75 @@ class StepRecorder:
 
     def read(self, task_id: str) -> Future[list[StepRow]]:
         """Read the recorded steps of a task, without large results."""
-        return asyncio.run_coroutine_threadsafe(self._read(task_id), self._loop)
+        future: Future[list[StepRow]] = Future()
+        if self._expect_answer(future):
+            self._loop.call_soon_threadsafe(self._start_read, task_id, future)
+        return future
 
-    async def flush(self) -> None:
-        """Write everything taken so far."""
-        while self._begins or self._ends or self._writing:
-            await asyncio.gather(*self._writing, self._write())
+    async def run(self) -> None:
+        """Write until cancelled. Then each request without an answer fails, and its step stays open."""
+        try:
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                await self._write()
+        finally:
+            self._give_up()
+
+    async def wait_until_written(self) -> None:
+        """Return when everything taken so far has its answer."""
+        if unanswered := [asyncio.wrap_future(future) for future in tuple(self._unanswered)]:
+            await asyncio.wait(unanswered)
 
     def _take(self, pending: Pending[Q, A], request: Q) -> Future[A]:
         future: Future[A] = Future()
+        if not self._expect_answer(future):
+            return future
         with self._lock:
             is_first = not self._begins and not self._ends
             pending.append((request, future))
         if is_first:
-            self._loop.call_soon_threadsafe(self._start_write)
+            self._loop.call_soon_threadsafe(self._woken.set)
         return future
 
-    def _start_write(self) -> None:
-        writing = self._loop.create_task(self._write(), name="tidegate steps")
-        self._writing.add(writing)
-        writing.add_done_callback(self._writing.discard)
+    def _expect_answer(self, future: Future[Any]) -> bool:
+        """Note that a request waits for its answer; fail it if nothing is recorded any more."""
+        with self._lock:
+            if not self._is_closed:
+                self._unanswered.add(future)
+                future.add_done_callback(self._unanswered.discard)
+                return True
+        future.set_exception(_closed())
+        return False
+
+    def _give_up(self) -> None:
+        """Fail every request without an answer, and all that come later."""
+        with self._lock:
+            self._is_closed = True
+            unanswered = tuple(self._unanswered)
+        for read in self._reads:
+            read.cancel()
+        for future in unanswered:
+            _answer(future, _closed())
+
+    def _start_read(self, task_id: str, future: Future[list[StepRow]]) -> None:
+        read = self._loop.create_task(self._read(task_id, future), name="tidegate steps")
+        self._reads.add(read)
+        read.add_done_callback(self._reads.discard)
 
     async def _write(self) -> None:
-        """Write what was taken until nothing is left. Never raises: it tries until the store has answered."""
-        async with self._write_lock:
-            while self._begins or self._ends:
-                with self._lock:
-                    begins = _first(self._begins, lambda begin: 0)
-                    ends = _first(self._ends, lambda end: len(end.data))
-                # A begin that nobody waits for any more is not written. From here on it cannot be cancelled.
-                begins = [each for each in begins if each[1].set_running_or_notify_cancel()]
-                begun = {(begin.fence, begin.key) for begin, _ in begins}
-                if any((end.fence, end.key) in begun for end, _ in ends):
-                    await self._write_begins(begins)
-                    await self._write_ends(ends)
-                else:
-                    await asyncio.gather(self._write_begins(begins), self._write_ends(ends))
+        """Write what was taken until nothing is left. It tries until the store has answered."""
+        while self._begins or self._ends:
+            with self._lock:
+                begins = _first(self._begins, lambda begin: 0)
+                ends = _first(self._ends, lambda end: len(end.data))
+            begins = [each for each in begins if not each[1].done()]  # the others' functions were cut off
+            begun = {(begin.fence, begin.key) for begin, _ in begins}
+            if any((end.fence, end.key) in begun for end, _ in ends):
+                await self._write_begins(begins)
+                await self._write_ends(ends)
+            else:
+                await asyncio.gather(self._write_begins(begins), self._write_ends(ends))
 
     async def _write_begins(self, pending: Pending[StepBegin, BegunStep]) -> None:
         if not pending:
@@ -100,24 +136,16 @@ class StepRecorder:
         requests = [begin for begin, _ in pending]
         answers = await self._insist("beginning", requests, self._store.begin_steps)
         for (begin, future), answer in zip(pending, answers, strict=True):
-            if isinstance(answer, BaseException):
-                future.set_exception(answer)
-                continue
-            if answer.status is BeginStatus.FENCED:
+            _answer(future, answer)
+            if isinstance(answer, BegunStep) and answer.status is BeginStatus.FENCED:
                 self._on_lost(begin.fence)
-            future.set_result(answer)
 
     async def _write_ends(self, pending: Pending[StepEnd, EndedStep]) -> None:
         if not pending:
             return
         answers = await self._insist("ending", [end for end, _ in pending], self._store.end_steps)
         for (_, future), answer in zip(pending, answers, strict=True):
-            if not future.set_running_or_notify_cancel():
-                continue
-            if isinstance(answer, BaseException):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
+            _answer(future, answer)
 
     async def _insist(
         self, what: str, requests: Sequence[Q], write: Callable[[Sequence[Q]], Awaitable[list[A]]]
@@ -139,15 +167,29 @@ class StepRecorder:
                 report.will_retry(f"{what} {len(requests)} steps", error, seconds)
                 await asyncio.sleep(seconds)
 
-    async def _read(self, task_id: str) -> list[StepRow]:
+    async def _read(self, task_id: str, future: Future[list[StepRow]]) -> None:
         pause = BackoffDelay(self._rng)
-        while True:
+        while not future.done():
             try:
-                return await self._store.read_steps(task_id, max_bytes=INLINE_BYTES)
+                _answer(future, await self._store.read_steps(task_id, max_bytes=INLINE_BYTES))
             except Exception as error:
                 seconds = pause.next()
                 report.will_retry(f"reading the steps of task {task_id}", error, seconds)
                 await asyncio.sleep(seconds)
+
+
+def _answer(future: Future[Any], answer: object) -> None:
+    with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
+        if isinstance(answer, BaseException):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+
+def _closed() -> StoreUnavailableError:
+    return StoreUnavailableError(
+        "the worker is closed, so the step cannot be recorded", fix="let the task run again", may_pass=True
+    )
 
 
 def _first(pending: Pending[Q, A], size: Callable[[Q], int]) -> Pending[Q, A]:

@@ -1,9 +1,8 @@
-"""Steps under chaos: what their functions note of each paid call, and what must hold of it in the end."""
+"""Steps: what their functions note of each paid call, and what must hold of the calls in the end."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ CALLS = "calls.ndjson"
 """Name of the file of paid calls in the directory of a run."""
 STEP = "draw"
 """The name of every step."""
-ASKING = "asking"
-"""The function whose steps are never repeated without a person."""
 _PAGE = 1_000
 
 
@@ -39,6 +36,8 @@ class CallNote(msgspec.Struct, frozen=True):
     token: str
     """The answer of the call: other for each call."""
     at: float
+    asks: bool = False
+    """Whether the step is never repeated without a person."""
 
 
 class CallLog:
@@ -47,10 +46,8 @@ class CallLog:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
-    def write(
-        self, event: Literal["sent", "answered", "kept"], task_id: str, run: int, item: int, token: str
-    ) -> None:
-        note = CallNote(event, task_id, run, item, token, time.time())
+    def write(self, note: CallNote) -> None:
+        """Append a note, on the disk when this returns."""
         os.write(self._file, b"\n" + msgspec.json.encode(note) + b"\n")
         os.fsync(self._file)
 
@@ -84,9 +81,8 @@ class RecordedSteps:
         return sum(count - 1 for count in sent.values())
 
 
-async def read_recorded_steps(store: Store, path: Path) -> RecordedSteps:
-    """Return what is recorded of the steps of a run, when nothing runs any more."""
-    calls = read_calls(path)
+async def read_recorded_steps(store: Store, calls: Sequence[CallNote]) -> RecordedSteps:
+    """Return what is recorded of the steps that made these calls, when nothing runs any more."""
     doubts: list[DoubtRow] = []
     while page := await store.list_doubts(state=None, after=doubts[-1].id if doubts else None, limit=_PAGE):
         doubts += page
@@ -109,13 +105,10 @@ def steps_are_kept(steps: RecordedSteps, tasks: Iterable[TaskRow]) -> Iterator[V
     for (task_id, item), of_step in notes.items():
         key = step_key(STEP, f"key\0{item}".encode(), 1)
         task, row = by_id.get(task_id), stored.get((task_id, key))
-        is_asking = task is not None and task.function.endswith(f":{ASKING}")
-        yield from _of_step(task_id, item, of_step, row, doubted[task_id, key], is_asking=is_asking)
-        if (
-            task is not None
-            and task.state is State.SUCCEEDED
-            and (row is None or row.state is not StepState.DONE)
-        ):
+        if task is None:
+            continue  # it was purged, with its steps and doubts
+        yield from _of_step(task_id, item, of_step, row, doubted[task_id, key])
+        if task.state is State.SUCCEEDED and (row is None or row.state is not StepState.DONE):
             yield Violation("G6", task_id, f"succeeded, but step {item} has no recorded result")
 
 
@@ -125,8 +118,6 @@ def _of_step(
     notes: Sequence[CallNote],
     row: StepRow | None,
     doubts: int,
-    *,
-    is_asking: bool,
 ) -> Iterator[Violation]:
     sent = sum(note.event == "sent" for note in notes)
     answers = {note.token for note in notes if note.event == "answered"}
@@ -139,5 +130,5 @@ def _of_step(
         yield Violation("G6", task_id, f"the recorded result of step {item} is not the one its runs got")
     if sent > 1 + doubts:
         yield Violation("G6", task_id, f"step {item} was paid {sent} times, and {doubts} of them are listed")
-    if is_asking and sent > 1:
+    if sent > 1 and any(note.asks for note in notes):
         yield Violation("G6", task_id, f"step {item} was repeated {sent - 1} times without a person")
