@@ -26,7 +26,7 @@ WHERE a.task_id = given.task_id
     AND a.run = given.run
 
 -- name: name_letters
--- A dead letter has the fingerprint of its last run.
+-- A dead letter gets the fingerprint of its last run.
 -- 1 how many at most
 UPDATE /*schema*/dead AS letter
 SET fingerprint = few.fingerprint

@@ -1,5 +1,5 @@
--- append_chunks: store what runs emitted, if they are the current runs. The numbers of a task's chunks rise across all its
--- runs: those of a run follow the last one of the previous run.
+-- append_chunks: store what runs emitted, if they are the current runs. The numbers of a task's chunks rise across all
+-- its runs: the first chunk of a run follows the last one of the previous run.
 
 -- name: append
 -- Returns the runs that are current. Their rows are locked, so that none ends during the statement.

@@ -1,6 +1,6 @@
 -- cancel: end tasks that are not running, and ask running ones to stop. A task may change its state during the
--- search, so the statements are repeated until each task was found or is final. A statement waits for another
--- transaction that is moving a task, and then finds its row gone.
+-- search, so the statements are repeated until each task was found or is final. If another transaction is moving a
+-- task, a statement waits for it, and then finds the row gone.
 -- moves: scheduled -> cancelled, held -> cancelled, suspended -> cancelled, ready -> cancelled, retrying -> cancelled
 
 -- name: ask
@@ -72,7 +72,7 @@ SELECT task_id
 FROM gone
 
 -- name: runs
--- Of tasks that were just cancelled, those whose final state enqueues a task, with their last run.
+-- The tasks, of those just cancelled, whose final state enqueues a task, with their last run.
 -- 1 ids: array of uuid
 SELECT t.id, a.run
 FROM /*schema*/task AS t

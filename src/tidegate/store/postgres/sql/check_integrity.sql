@@ -34,7 +34,7 @@ FROM (
 ) AS offender
 
 -- name: orphaned_rows
--- States of tasks that do not exist.
+-- Rows with the state of a task that does not exist.
 SELECT count(*)
 FROM (
     SELECT task_id FROM /*schema*/ready
@@ -52,7 +52,7 @@ FROM (
 WHERE NOT EXISTS (SELECT 1 FROM /*schema*/task AS t WHERE t.id = placed.task_id)
 
 -- name: missing_payload
--- Tasks without arguments. Those of finished tasks may have been removed before their task.
+-- Tasks without arguments. The arguments of finished tasks may have been removed before the task.
 SELECT count(*)
 FROM /*schema*/task AS t
 WHERE NOT EXISTS (SELECT 1 FROM /*schema*/payload AS p WHERE p.task_id = t.id)

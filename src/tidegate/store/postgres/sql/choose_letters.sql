@@ -1,7 +1,8 @@
 -- choose_letters: record the letters of a redrive, and which of them its canary sends first.
 
 -- name: choose
--- A letter that is recorded already, or is no longer dead, is left out. Returns each recorded one with its state.
+-- A letter that is recorded already, or is no longer dead, is left out. Returns each letter that was recorded, with its
+-- state.
 -- 1 task ids, 2 lots, 3 why each is skipped or empty, 4 operation, 5 other queue or NULL, 6 whether letters in doubt
 -- are sent
 INSERT INTO /*schema*/operation_task (
@@ -34,7 +35,7 @@ GROUP BY function, tenant
 ORDER BY function, tenant
 
 -- name: mark_canary
--- Returns the letters that the canary got.
+-- Returns the letters that were chosen for the canary.
 -- 1 functions, 2 tenants, 3 how many of each, 4 operation
 UPDATE /*schema*/operation_task AS o
 SET in_canary = 1

@@ -6,11 +6,11 @@
 -- name: peek
 -- Every channel of the served queues whose function is known. It steps through the index `ready_channel` from the
 -- first task of one channel to the first of the next, so that a channel costs one step, independent of its size.
--- If channels are given, it reads only those, each from its bound on, so that entries of removed rows are not read
--- again. `positions` are those of the channel's first tasks among all tasks of the priority. For a single channel
--- there is nothing to compare, so only its first task is read. At least one row is returned; `queue` is NULL if
--- there is no channel. `entries` is the number of index entries read, including those of removed rows. `checked`
--- is what a claim must check: 0 nothing, 1 gates, 2 gates and pauses. A store with neither has no extra round trip.
+-- If channels are given, only those are read, each from its bound on, so that entries of removed rows are not read
+-- again. `positions` are the positions of the channel's first tasks among all tasks of the priority. A single channel
+-- needs no comparison, so only its first task is read. At least one row is returned; `queue` is NULL if there is no
+-- channel. `entries` is the number of index entries read, including those of removed rows. `checked` is what a claim
+-- must check: 0 nothing, 1 gates, 2 gates and pauses. A store without gates and pauses has no extra round trip.
 -- 1 worker id, 2 queues in listed order, NULL for any, 3 functions, 4 how many at most, 5 whether in listed order,
 -- 6 channels at most, then of given channels: 7 queues, 8 priorities, 9 upstreams, 10 functions, 11 positions,
 -- 12 bounds on rank (each NULL to scan for channels), 13 upstreams whose tasks may not be claimed, 14 paused queues
@@ -110,7 +110,7 @@ LEFT JOIN (channel LEFT JOIN peeked ON peeked.number = channel.number) ON true
 ORDER BY channel.number
 
 -- name: walk
--- Does what `peek` does, used when there are too many channels to read each separately: one scan of all ready
+-- Same as `peek`, for too many channels to read each separately: one scan of all ready
 -- tasks of these queues, each a range of the index.
 -- 1 worker id, 2 queues, NULL for any, 3 functions, 4 how many of a priority at most, 5 upstreams whose
 -- tasks may not be claimed, 6 paused queues
@@ -156,12 +156,12 @@ LEFT JOIN (
 -- name: take
 -- Lock the worker row, so that it cannot be retired; lock the first tasks of each channel; move them; and return
 -- them by priority and rank. If the worker is retired, no row is returned. Notes on the plan:
--- Locked rows are deleted by their position in the table (ctid), because a join could be planned as a full scan.
+-- Locked rows are deleted by their position in the table (ctid): PostgreSQL could plan a join as a full scan.
 -- Each read by id is a LATERAL … LIMIT 1, which can only be planned as one step in the index, independent of the
 -- planner's estimate of the table's size.
 -- Deleted rows are looked up in a hash (IS TRUE keeps the planner from making a join of it): the planner assumes
 -- a single row on both sides, and would compare each of 500 tasks with each.
--- Only for tasks that ran before, `attempt` is read, for the latest failure.
+-- `attempt` is read only for tasks that ran before, to find the latest failure.
 -- The condition on the only task uses nullif: with a plain OR the planner would assume that few rows match, and
 -- read and sort the whole channel.
 -- 1 at, 2 worker id, then by channel: 3 queues, 4 priorities, 5 upstreams, 6 functions, 7 positions in listed order,
@@ -275,8 +275,8 @@ CROSS JOIN holder
 ORDER BY c.priority, c.position, c.rank, c.task_id
 
 -- name: prober
--- The first task of a channel that is not on its last attempt; if there is none, the first task. Its gate is
--- locked, so no other claim can take it as a probe.
+-- The first task of a channel that is not on its last attempt; if there is no such task, the first task. The gate of
+-- the task is locked, so no other claim can take the task as a probe.
 -- 1 queue, 2 priority, 3 upstream, 4 function, 5 attempts of the function, 6 how many to read
 SELECT head.task_id, head.is_last
 FROM (

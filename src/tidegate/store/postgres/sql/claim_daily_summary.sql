@@ -1,4 +1,4 @@
--- claim_daily_summary: let one process report a day.
+-- claim_daily_summary: let exactly one process report a day.
 
 -- name: claim
 -- 1 day, 2 at

@@ -1,6 +1,6 @@
 -- compact_history: fold the rows that enqueue and finish appended to `tally` into the roll-up: by minute, hour and day.
--- Rows of minutes and hours are deleted when they are old. Tenants are counted by the hour, and old hours are summed by the
--- day: the counters of a day are in the row of its first hour. Two processes take different rows at the same time.
+-- Rows of minutes and hours are deleted when they are old. Tenants are counted by the hour. Old hours are summed by the
+-- day, in the row of its first hour. Two processes take different rows at the same time.
 
 -- name: fold
 -- 1 how many rows at most

@@ -1,7 +1,7 @@
 -- controls: pauses of queues and functions, and orders to workers.
 
 -- name: pause
--- A second pause changes nothing: the first one counts.
+-- A second pause changes nothing.
 -- 1 kind, 2 name, 3 at, 4 who, 5 why
 INSERT INTO /*schema*/pause (kind, name, paused_at, paused_by, why)
 VALUES ($1, $2, /*schema*/moment($3), $4, $5)
@@ -37,7 +37,7 @@ FROM /*schema*/control
 ORDER BY kind, name
 
 -- name: report
--- A report of an older version than the stored one changes nothing.
+-- A report on an older version than the stored one changes nothing.
 -- Arrays: 1 kinds, 2 names, 3 reporters, 4 versions, 5 answers; 6 at
 INSERT INTO /*schema*/control_report AS c (kind, name, reporter, version, answer, reported_at)
 SELECT given.kind, given.name, given.reporter, given.version, given.answer, /*schema*/moment($6)
@@ -77,7 +77,7 @@ WHERE reported_at < /*schema*/moment($1) - $2
     AND reporter NOT IN (SELECT id FROM /*schema*/worker)
 
 -- name: forget_processes
--- Settings that people wanted for a single process that is gone. The id of a process is a UUID as text.
+-- Settings of a single process that is gone. The id of a process is a UUID as text.
 -- 1 at, 2 seconds since the change
 DELETE FROM /*schema*/control
 WHERE changed_at < /*schema*/moment($1) - $2

@@ -1,8 +1,8 @@
--- count_windows: deaths, and tasks that ended, in some ranges of minutes. A row of an hour counts in the range that has
--- its first minute.
+-- count_windows: deaths, and tasks that ended, in some ranges of minutes. The row of an hour counts in the range that
+-- contains its first minute.
 
 -- name: since
--- The first hour and the first minute with folded counters, and the first minute of what is not folded yet.
+-- The first hour and the first minute with folded counters, and the first minute with counters that are not folded yet.
 SELECT
     (SELECT min(minute) FROM /*schema*/rollup_sum WHERE span = 60), (SELECT min(minute) FROM /*schema*/rollup),
     (SELECT min(minute) FROM /*schema*/tally)
@@ -27,7 +27,7 @@ CROSS JOIN LATERAL (
 ) AS d
 
 -- name: ended
--- Tasks that succeeded or died, of parts of the ranges. The first four parameters are arrays.
+-- Tasks that succeeded or died in parts of the ranges. The first four parameters are arrays.
 -- 1 numbers of the ranges, 2 whether to read the sums of hours, 3 first minutes, 4 minutes after the last, 5 queue or NULL,
 -- 6 function or NULL
 SELECT given.number, e.queue, e.function, e.ended

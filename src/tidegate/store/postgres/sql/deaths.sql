@@ -22,8 +22,9 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given (fingerprin
 ON CONFLICT DO NOTHING
 
 -- name: count
--- By period, queue, function and reason. Days are read from `death_day`, which has all deaths but those just appended; the
--- rest of the time from `death`. A row that sums an hour is included if any part of it is in the range.
+-- By period, queue, function and reason. Days are read from `death_day`, which has all deaths except those just
+-- appended. The rest of the time is read from `death`. A row that sums an hour is included if any part of it is in the
+-- range.
 -- 1 first minute, 2 minute after the last, 3 the first day to read, 4 the day after the last one, 5 minutes of a period,
 -- 6 queue or NULL, 7 function or NULL, 8 reason or NULL, 9 JSON array of fingerprints or NULL
 SELECT minute - minute % $5::integer AS period, queue, function, reason, sum(deaths)::bigint
@@ -93,7 +94,7 @@ WHERE ($5::text IS NULL OR queue = $5)
 GROUP BY fingerprint, queue, function, reason
 
 -- name: described
--- What the failures of a group have in common, and a task that died last.
+-- The common fields of a group of failures, and the task that died last.
 -- Arrays: 1 fingerprints, 2 moments of the last death
 SELECT
     given.fingerprint, g.error_class, g.shape, g.frame,
@@ -120,7 +121,8 @@ LEFT JOIN /*schema*/failure_group AS g ON g.fingerprint = given.fingerprint
 
 -- name: compact
 -- Replace rows by the sums of their periods; return how many rows were replaced. Two processes replace different rows
--- at the same time; then a period has several sums. What was just appended is also added to its day.
+-- at the same time; then a period has several sums. Deaths that were just appended are also added to the sum of their
+-- day.
 -- 1 span of the rows, 2 minutes of a period, which become the span, 3 minute before which they may be summed,
 -- 4 how many rows at most
 WITH few AS MATERIALIZED (
@@ -218,7 +220,7 @@ GROUP BY period, queue, function, reason
 ORDER BY period, queue, function, reason
 
 -- name: groups_of_tenant
--- A tenant's dead letters by fingerprint, queue, function and reason, with the one that was enqueued last.
+-- A tenant's dead letters by fingerprint, queue, function and reason, with the letter that was enqueued last.
 -- 1 moment from which they died, 2 moment before which, 3 tenant, 4 queue or NULL, 5 function or NULL, 6 reason or NULL
 SELECT
     fingerprint, queue, function, reason, count(*)::bigint, min(failed_at), max(failed_at),

@@ -2,7 +2,7 @@
 -- delete different rows at the same time.
 
 -- name: stale_batches
--- Uncommitted or refused batches, and committed ones whose tasks were all moved.
+-- Uncommitted or refused batches, and committed batches whose tasks were all moved.
 -- 1 at, 2 seconds since they were created
 SELECT c.id
 FROM /*schema*/enqueue_batch AS c

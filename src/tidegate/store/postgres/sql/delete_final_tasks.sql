@@ -1,5 +1,5 @@
 -- delete_final_tasks: lock the tasks that may still be deleted, in the order of their ids, without waiting. The
--- statements that delete them are made from the registry of tables.
+-- statements that delete these tasks are generated from the registry of tables.
 
 -- name: archive
 -- 1 ids, 2 moment until which they became final

@@ -68,7 +68,7 @@ ORDER BY e.id
 LIMIT $2
 
 -- name: list_open
--- The same for the state `open`, by the index of the open ones.
+-- The same for the state `open`, through the index of open entries.
 -- 1 the id after which to continue, 2 how many at most, 3 the state, 4 tenant or NULL
 /*rows*/
 WHERE e.id > $1
@@ -119,7 +119,7 @@ WHERE e.id IN (SELECT value::bigint FROM jsonb_array_elements_text($1::jsonb))
     AND ($2::text IS NULL OR t.tenant = $2)
 
 -- name: decide_step
--- A result that a person gave has the attempt 0.
+-- A result that a person gave has attempt 0.
 -- 1 task ids, 2 keys: arrays, 3 at, 4 state, 5 result or NULL, 6 codec
 UPDATE /*schema*/step AS s
 SET

@@ -14,7 +14,7 @@ FROM /*schema*/enqueue_1(
 )
 
 -- name: plain
--- One task that wants no names and is ready at once. The statement fails if its id is stored already.
+-- Store one task that wants no names and is ready at once. The statement fails if its id is stored already.
 -- 1 at, 2 id, 3 function, 4 queue, 5 priority, 6 upstream, 7 tenant, 8 codec tag, 9 arguments as bytes,
 -- 10 deadline seconds or NULL, 11 timeout seconds or NULL, 12 max attempts or NULL, 13 labels as JSON or NULL,
 -- 14 total timeout seconds or NULL, 15 deadline moment or NULL
@@ -43,7 +43,7 @@ SELECT floor(clock.now / 60), $4, $3, $6, $7, 1
 FROM clock
 
 -- name: several_tasks
--- Does what `one_task` does for several tasks, in the given order; each parameter from the third on is an array. All
+-- Same as `one_task` for several tasks, in the given order; each parameter from the third on is an array. All
 -- tasks get the same time, so the order in which names are taken is not the order of claims.
 -- 1 identity, 2 at, 3 ids, 4 functions, 5 queues, 6 priorities, 7 upstreams, 8 tenants, 9 codec tags,
 -- 10 arguments, 11 fingerprints, 12 keys, 13 their seconds, 14 unique names, 15 their seconds, 16 delays,

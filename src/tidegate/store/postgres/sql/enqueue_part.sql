@@ -22,14 +22,14 @@ FROM /*schema*/enqueue_batch_task
 WHERE batch_id = $1
 
 -- name: stored
--- The ids among these that are stored already.
+-- Those of these ids that are stored already.
 -- 1 ids: array of uuid
 SELECT id
 FROM /*schema*/task
 WHERE id = ANY($1::uuid[])
 
 -- name: adopt
--- Take over tasks of an uncommitted batch: a client resends the same tasks in another batch.
+-- Move tasks of an uncommitted batch to another one: a client resends the same tasks in another batch.
 -- 1 batch id, 2 task ids: array of uuid, 3 their positions
 UPDATE /*schema*/enqueue_batch_task AS s
 SET

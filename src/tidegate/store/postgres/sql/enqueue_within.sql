@@ -1,8 +1,8 @@
 -- enqueue_within: store tasks on the caller's connection, inside its open transaction. The parameters are written in
 -- the style of each family of drivers. The casts are for drivers that send everything as text.
 --
--- `one_…` takes the parameters of enqueue's `one`. `given_…`, which `many` continues, takes 1 the identity, 2 a JSON
--- array with an object for each task: the parameters of `one` from its third on by name, bytes in base64. JSON is
+-- `one_…` takes the parameters of `one_task` in `enqueue`. `given_…`, which `many` continues, takes 1 the identity, 2 a
+-- JSON array with an object for each task: the parameters of `one_task` from its third on by name, bytes in base64. JSON is
 -- used because each driver writes arrays differently. Results come in the given order, in which names are taken; all
 -- tasks get the same time. If one result is `conflict`, the other tasks are stored, unless the statement runs between
 -- `savepoint` and `undo`.

@@ -1,4 +1,4 @@
--- erase_deleted: rewrite the tables, so that nothing deleted is left in their files. A plain VACUUM frees the space of
+-- erase_deleted: rewrite the tables, so that no deleted data is left in their files. A plain VACUUM frees the space of
 -- deleted rows and leaves their bytes there until new rows are written over them.
 
 -- name: tables
@@ -15,7 +15,8 @@ ORDER BY c.relname
 VACUUM (FULL, ANALYZE) /*schema*/one_table
 
 -- name: may_clean_statistics
--- The statistics of columns quote common values. They are a table of the whole database.
+-- Whether this role may delete column statistics, which quote common values. The statistics are one table for the whole
+-- database.
 SELECT pg_has_role(datdba, 'USAGE')
 FROM pg_database
 WHERE datname = current_database()

@@ -1,5 +1,5 @@
 -- extend_leases: extend leases. The lease is in the worker's row, so a heartbeat is one update, independent of the
--- number of tasks. It changes no indexed column, so the update stays in its page and does not block a claim that
+-- number of tasks. The update changes no indexed column, so it stays in its page (HOT) and does not block a claim that
 -- has locked the row's key.
 
 -- name: beat

@@ -4,9 +4,9 @@
 -- moves: running -> suspended
 
 -- name: succeed
--- End the runs that are current, in one statement. If a row is being changed at the same moment (a cancel request),
--- it is locked but its new version is not seen, so it stays; run the statement again. Deleted rows are looked up in
--- a hash, as in `take` of the claim.
+-- End the runs that are current, in one statement. If another transaction changes a row at the same moment (a cancel
+-- request), the row is locked but its new version is not seen, so the row stays. Then run the statement again. Deleted
+-- rows are looked up in a hash, as in `take` of the claim.
 -- 1 at, 2 task ids in order, 3 runs, 4 task ids of those with a result other than null, 5 codec tags, 6 results, 7 whether to
 -- end tasks whose final state enqueues a task: that needs a transaction
 WITH clock AS MATERIALIZED (
@@ -155,7 +155,7 @@ SET
 WHERE id = $1
 
 -- name: use
--- Add what the calls of a run consumed to the usage of its task.
+-- Add the usage of a run's calls to the usage of its task.
 -- 1 task id, 2 calls, then tokens: 3 input, 4 cached, 5 written to a cache, 6 output, 7 reasoning
 INSERT INTO /*schema*/usage AS u (
     task_id, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens
@@ -236,7 +236,7 @@ WHERE kind = 'unique'
     AND task_id = $3
 
 -- name: count
--- Appended, so that writers do not wait for each other. Maintenance folds the row into the roll-up.
+-- The row is appended, so that writers do not wait for each other. Maintenance folds the row into the roll-up.
 -- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 dead, 7 cancelled, 8 retried, 9 released,
 -- 10 seconds run, 11 seconds waited, 12 now if one became final, else NULL, 13 minute in which the runs started or NULL
 -- for none, 14 bucket of their run times, 15 of their waits, 16 seconds from enqueue to end and 17 their bucket, or NULL, 18 why

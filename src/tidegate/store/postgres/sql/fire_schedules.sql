@@ -1,4 +1,4 @@
--- fire_schedules: store what became of due ticks. The tasks are enqueued in the same transaction.
+-- fire_schedules: store the outcomes of due ticks. The tasks are enqueued in the same transaction.
 
 -- name: take
 -- The schedules among these that still have the revision from which their firing was planned, locked. A schedule that

@@ -55,7 +55,7 @@ WHERE kind = $1
     AND name = $2
 
 -- name: waiting
--- Tasks that wait for each upstream: ready ones and those in the retry queue.
+-- Tasks that wait for each upstream: ready tasks and tasks in the retry queue.
 SELECT upstream, 'ready', count(*)
 FROM /*schema*/ready
 WHERE upstream <> ''

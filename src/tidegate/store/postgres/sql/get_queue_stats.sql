@@ -1,7 +1,7 @@
 -- get_queue_stats: count by queue from the state tables and the roll-up. Finished tasks are never scanned.
 
 -- name: ready
--- By channel.
+-- Ready tasks by channel.
 SELECT queue, upstream, function, count(*), min(ready_at), priority
 FROM /*schema*/ready
 GROUP BY queue, priority, upstream, function
@@ -17,7 +17,7 @@ FROM /*schema*/waiting
 GROUP BY queue, state
 
 -- name: dead
--- Each queue is counted from the index. Grouped, all of the table would be read: 40 ms instead of 17 for 200,000 rows.
+-- Each queue is counted from the index. A GROUP BY would read the whole table: 40 ms instead of 17 for 200,000 rows.
 WITH RECURSIVE queues AS (
     SELECT min(queue) AS queue
     FROM /*schema*/dead

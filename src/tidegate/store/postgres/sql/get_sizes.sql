@@ -1,5 +1,5 @@
--- get_sizes: the size of each table of the schema and its estimated number of rows. Nothing is counted: the planner's
--- estimate is kept up by autovacuum, and sizes are those of files.
+-- get_sizes: the size of each table of the schema and its estimated number of rows. Nothing is counted: autovacuum
+-- keeps the planner's estimate up to date; sizes are the sizes of files.
 
 -- name: tables
 -- 1 schema

@@ -1,7 +1,7 @@
 -- list_dead_letters: list dead letters, latest first, filtered by the fields that people search for.
 
 -- name: moment
--- When a dead letter failed. One that was redriven since still has this moment.
+-- When a dead letter failed. A letter that was redriven since then still has this moment.
 -- 1 task id
 SELECT coalesce(
     (SELECT failed_at FROM /*schema*/dead WHERE task_id = $1),
@@ -9,7 +9,7 @@ SELECT coalesce(
 )
 
 -- name: page
--- The page is chosen from the index alone, then its other columns are read. The index is read from the page's beginning.
+-- The ids of the page are read from the index alone, starting at its first row; then the other columns are read.
 -- 1 queue, 2 function, 3 tenant, 4 reason, 5 error class, 6 moment before which they failed, 7 labels as a JSON object,
 -- 8 fingerprint, 9 moment from which they failed (each NULL for any), 10 failure moment and 11 id after
 -- which to continue (NULL to start), 12 how many at most

@@ -1,4 +1,4 @@
--- list_final_tasks: list final tasks, the oldest first, with what decides how long they are kept.
+-- list_final_tasks: list final tasks, the oldest first, with the fields that decide how long they are kept.
 
 -- name: archive
 -- 1 moment and 2 id of the task after which to start, 3 at, 4 seconds since they became final, 5 how many at most

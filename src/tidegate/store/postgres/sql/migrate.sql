@@ -28,13 +28,13 @@ SELECT since
 FROM /*schema*/compatible
 
 -- name: patience
--- How long to wait for a table that old workers use. Then the migration is retried, so that statements queued
+-- How long to wait for a table that old workers use. After that the migration is retried, so that statements queued
 -- behind it are not blocked for longer.
 SET LOCAL lock_timeout = '1s'
 
 -- name: holders
 -- Transactions open for over a second that have locks on the tables, oldest first, as text. The migrator may not see
--- more than this of other roles' sessions.
+-- more about sessions of other roles.
 -- 1 schema
 SELECT string_agg(format('process %s (%s, role %s)', pid, coalesce(nullif(program, ''), 'unnamed'), role), ', ')
 FROM (

@@ -1,5 +1,5 @@
 -- promote: move due tasks into the main queue, longest due first, in short batches. Two processes take different
--- tasks at the same time. A task keeps the rank it got when it began to wait. Re-runs that gates or budgets hold
+-- tasks at the same time. A task keeps the rank that it got when it began to wait. Re-runs that gates or budgets hold
 -- back are held until a later moment; the planned moment, `due_at`, does not change.
 -- moves: scheduled -> ready, retrying -> ready, suspended -> ready
 
@@ -67,9 +67,9 @@ FROM unnest($1::uuid[], $2::float8[], $3::text[]) AS given (task_id, held_until_
 WHERE w.task_id = given.task_id
 
 -- name: pause_deadline
--- Pause the total timeout of tasks that only their upstream's gate holds back, until they are claimed. Rows that another
--- transaction has locked are left for the next round. Waiting could deadlock: this transaction has locked rows in `waiting`,
--- and others lock `task` first, then `waiting`. 1 task ids, 2 now
+-- Pause the total timeout of tasks that only their upstream's gate holds back, until they are claimed. Rows that
+-- another transaction has locked are left for the next round. Waiting could deadlock: this transaction has locked rows
+-- in `waiting`, and others lock `task` first, then `waiting`. 1 task ids, 2 now
 UPDATE /*schema*/task
 SET parked_at = $2
 WHERE id = ANY (ARRAY (
@@ -91,8 +91,8 @@ WHERE held_by = $1
     AND held_until_at > $3
 
 -- name: clear_server_waits
--- Tasks of an upstream that a person opened or had probed no longer wait for the moment that its server named. A
--- longer backoff ends too, as after a successful probe. The gate and the budgets still decide when the tasks leave.
+-- After a person opened or probed an upstream, its tasks no longer wait for the moment that its server named. A longer
+-- backoff ends too, as after a successful probe. The gate and the budgets still decide when the tasks leave.
 -- 1 upstream, 2 now
 UPDATE /*schema*/waiting
 SET floor_at = NULL, held_until_at = $2, held_by = ''

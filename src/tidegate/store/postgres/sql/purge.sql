@@ -1,4 +1,4 @@
--- purge: delete dead letters for good. The statements that delete a task are made from the registry of tables.
+-- purge: delete dead letters for good. The statements that delete a task are generated from the registry of tables.
 
 -- name: free_keys
 -- Free the idempotency keys that these tasks hold.

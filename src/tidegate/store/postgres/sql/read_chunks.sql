@@ -2,7 +2,7 @@
 
 -- name: after
 -- 1 task ids, 2 sequences after which to continue: arrays, 3 how many per task at most, 4 total bytes at which to stop,
--- after the chunk that reaches them. It reads lengths first, so that large data is only read if it is returned.
+-- after the chunk that reaches them. Lengths are read first, so that large data is only read if it is returned.
 SELECT id, sequence, run, at, data
 FROM (
     SELECT given.id, given.position, c.sequence, c.run, c.at, c.data,

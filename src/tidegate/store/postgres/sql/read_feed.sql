@@ -1,4 +1,4 @@
--- read_feed: read what decides how many letters of an operation may be sent now.
+-- read_feed: read the numbers that decide how many letters of an operation may be sent now.
 
 -- name: channels
 -- 1 operation, 2 whether only letters of the canary count
@@ -39,7 +39,7 @@ WHERE operation_id = $1
     AND first_at IS NOT NULL
 
 -- name: canary_pending
--- Letters of the canary whose first attempt has not ended.
+-- The letters of the canary whose first attempt has not ended.
 -- 1 operation
 SELECT count(*)
 FROM /*schema*/operation_task

@@ -1,5 +1,5 @@
 -- read_tasks: read all columns of some tasks, in one statement and so from one snapshot: a task is in exactly one of
--- the state tables, and separate statements could miss one that changes its state. Tasks of a batch are visible once
+-- the state tables, and separate statements could miss a task that changes its state. Tasks of a batch are visible once
 -- it is committed.
 
 -- name: read

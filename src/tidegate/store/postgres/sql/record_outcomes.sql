@@ -1,7 +1,7 @@
--- record_outcomes: find out what became of the letters that an operation sent.
+-- record_outcomes: find the outcomes of the letters that an operation sent.
 
 -- name: changed
--- Letters that have an outcome, or whose first attempt has ended, since they were looked at last.
+-- Letters that got an outcome, or whose first attempt ended, since the last check.
 -- 1 operation, 2 how many at most
 SELECT task_id, first_try, archived, archived_run, dead_run, reason, known, failed
 FROM (

@@ -1,8 +1,9 @@
 -- record_reaper_pass: record a pass of a reaper, and restore missing worker rows that runs refer to.
 
 -- name: note
--- One worker row that belongs to no worker and is retired from the start. `started_at` is the start of the series of
--- passes without a gap, by all reapers; `heartbeat_at` is the last pass. A clock that was set back counts as a gap.
+-- The passes are recorded in one worker row that belongs to no worker and is retired from the start. `started_at` is
+-- the start of the series of passes without a gap, by all reapers; `heartbeat_at` is the last pass. A clock that was
+-- set back counts as a gap.
 -- 1 at, 2 id, 3 seconds of the longest gap
 INSERT INTO /*schema*/worker (
     id, name, pool, host, pid, queues, slots, version, started_at, heartbeat_at, expires_at, retired_at, retired_why

@@ -2,7 +2,7 @@
 -- moves: dead -> ready
 
 -- name: letters
--- Lock these dead letters; return what is needed to take their unique names again.
+-- Lock these dead letters; return the fields that are needed to take their unique names again.
 -- 1 ids in order
 SELECT d.task_id, t.tenant, CASE WHEN t.unique_until_final THEN t.unique_name END
 FROM unnest($1::uuid[]) AS given (id)
@@ -21,7 +21,7 @@ SELECT holder
 FROM /*schema*/settle_1(/*schema*/moment($1), $2, $3, ''::bytea, NULL, NULL, $4, NULL)
 
 -- name: known
--- The ids among these that name a visible task.
+-- Those of these ids that are ids of visible tasks.
 -- 1 ids
 SELECT t.id
 FROM /*schema*/task AS t

@@ -1,5 +1,5 @@
--- release_batches: move tasks of committed batches to their state tables. Their state does not change: they have had
--- it since the commit.
+-- release_batches: move tasks of committed batches to their state tables. The state of these tasks does not change:
+-- they have had it since the commit.
 
 -- name: release_batches
 -- Counts the moved tasks as enqueued, by channel.

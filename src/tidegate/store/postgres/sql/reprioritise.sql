@@ -1,5 +1,5 @@
--- reprioritise: give tasks that are not running another priority; their rank does not change. Repeated until each
--- task was found, as in cancel.
+-- reprioritise: give tasks that are not running another priority; their rank does not change. The statement is repeated
+-- until each task was found, as in `cancel`.
 
 -- name: standing
 -- The row in `task` is changed only if the row in the state table was.

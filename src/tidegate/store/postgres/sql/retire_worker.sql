@@ -1,5 +1,5 @@
--- retire_worker: retire a worker for good. Its row is locked exclusively first: a claim that has locked its key ends
--- before, and its tasks become orphans; a later claim finds the worker retired.
+-- retire_worker: retire a worker for good. Its row is first locked exclusively. So a claim that has locked the key of
+-- the row ends before this, and its tasks become orphans; a later claim finds the worker retired.
 
 -- name: lock
 -- 1 id

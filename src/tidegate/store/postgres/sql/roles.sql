@@ -2,9 +2,9 @@
 -- upgrade. Safe to repeat. `:schema` is replaced by the schema's name.
 --
 -- The migrator owns the tables; only `tidegate db upgrade` uses it. Workers and processes that enqueue log in as the
--- worker: it reads and writes rows, and cannot change tables. The reader only reads. The enqueuer may only execute the
--- function `enqueue`: for programs in other languages. If a role of your own enqueues from Python within its
--- transactions, make it a member of the worker role; if it only calls `enqueue`, of the enqueuer role.
+-- worker: this role reads and writes rows, but cannot change tables. The reader only reads. The enqueuer may only
+-- execute the function `enqueue`: for programs in other languages. If a role of your own enqueues from Python within
+-- its transactions, make it a member of the worker role; if it only calls `enqueue`, of the enqueuer role.
 
 -- name: roles
 DO $$
@@ -21,7 +21,7 @@ $$;
 
 CREATE SCHEMA IF NOT EXISTS ":schema" AUTHORIZATION ":schema_migrator";
 
--- Needed if the schema existed before, like `public`, or if functions are not granted to PUBLIC by default.
+-- This is needed if the schema existed before, like `public`, or if functions are not granted to PUBLIC by default.
 GRANT USAGE, CREATE ON SCHEMA ":schema" TO ":schema_migrator";
 GRANT USAGE ON SCHEMA ":schema" TO ":schema_worker", ":schema_reader", ":schema_enqueuer";
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ":schema" TO ":schema_migrator", ":schema_worker", ":schema_reader";
@@ -34,8 +34,8 @@ ALTER DEFAULT PRIVILEGES FOR ROLE ":schema_migrator" IN SCHEMA ":schema"
 ALTER DEFAULT PRIVILEGES FOR ROLE ":schema_migrator" IN SCHEMA ":schema"
     GRANT EXECUTE ON FUNCTIONS TO ":schema_worker", ":schema_reader";
 
--- `enqueue` runs with the rights of its owner, so a reader must not execute it. Before the first upgrade there is none;
--- the migration that creates it grants it too.
+-- `enqueue` runs with the rights of its owner, so a reader must not execute it. Before the first upgrade the function
+-- does not exist; the migration that creates it also grants it.
 DO $$
 DECLARE
     found regprocedure;

@@ -1,8 +1,10 @@
--- run_now: make tasks that wait for a moment ready now. Repeated until each task was found, as in cancel.
+-- run_now: make tasks that wait for a moment ready now. The statement is repeated until each task was found, as in
+-- `cancel`.
 -- moves: scheduled -> ready, retrying -> ready
 
 -- name: now
--- Returns the tasks found, and whether each was changed. The rank becomes the current time, unless it was better.
+-- Returns the tasks found, and whether each was changed. The rank becomes the current time, unless the old rank was
+-- better.
 -- 1 ids: array of uuid, 2 at
 WITH left_waiting AS (
     DELETE FROM /*schema*/waiting

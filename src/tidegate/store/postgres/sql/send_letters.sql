@@ -1,4 +1,4 @@
--- send_letters: send some letters of a redrive to the main queue. The move itself is that of `redrive`.
+-- send_letters: send some letters of a redrive to the main queue. `redrive` moves the letters.
 
 -- name: pick
 -- 1 operation, 2 queue, 3 upstream, 4 function, 5 whether only letters of the canary are picked, 6 how many at most
@@ -20,8 +20,8 @@ SELECT EXISTS (SELECT 1 FROM /*schema*/waiting WHERE held_by = 'system' AND held
     OR EXISTS (SELECT 1 FROM /*schema*/waiting WHERE held_by = 'upstream' AND held_by <> '' AND upstream = $1)
 
 -- name: letters
--- These letters with what a redrive changes, locked until the commit. Left out: those that are no longer dead, or died
--- again since they were chosen.
+-- These letters, with the fields that a redrive changes, locked until the commit. Letters that are no longer dead, or
+-- died again since they were chosen, are left out.
 -- 1 operation, 2 ids
 SELECT
     d.task_id, d.queue, d.function, d.tenant, d.reason, d.error_class, d.message, d.run, d.worker_id, d.started_at,

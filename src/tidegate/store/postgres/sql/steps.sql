@@ -1,5 +1,5 @@
--- steps: what runs begin and end. A step row is locked before any of its entries in `doubt`, and rows in the order of
--- their tasks and keys, so that two batches cannot deadlock.
+-- steps: begin and end the steps of runs. A step row is locked before any of its entries in `doubt`, and rows in the
+-- order of their tasks and keys, so that two batches cannot deadlock.
 
 -- shared: conflict
 ON CONFLICT (task_id, key, run, attempt) DO UPDATE
@@ -224,7 +224,7 @@ saved AS (
         AND d.fate IN ('adopt', 'fail', 'doubt')
 ),
 calls AS (
-    -- The reported call, if it is or must be in the ledger.
+    -- The reported call, if it is in the ledger or must be added.
     SELECT
         d.task_id, d.key, d.run, d.attempt, d.on_doubt, d.upstream, d.request_id, d.begun_at, d.place,
         CASE WHEN d.fate IN ('twice', 'gone') THEN $13 ELSE d.cause END AS cause,
@@ -241,7 +241,7 @@ calls AS (
         OR d.fate IN ('adopt', 'fail') AND (d.is_earlier OR d.is_own AND d.doubted)
         OR d.is_doubtful AND NOT d.is_own
     UNION ALL
-    -- The call that began the step last, if the result of another is adopted.
+    -- The call that began the step last, if the result of another call is adopted.
     SELECT
         d.task_id, d.key, d.old_run, d.old_attempt, d.on_doubt, d.old_upstream, d.old_request_id, d.begun_at, d.place,
         d.old_cause, CASE WHEN d.is_earlier THEN 'repeated' ELSE 'reconciled' END

@@ -1,8 +1,8 @@
--- task_tables: what is done alike to each table of the registry. The code writes the table's name in place of
--- `task_table` and the name of its column with the task's id in place of `task_key`.
+-- task_tables: statements that are the same for each table of the registry. The code writes the table's name in place
+-- of `task_table` and the name of its column with the task's id in place of `task_key`.
 
 -- name: export
--- The rows travel by the names of their columns, so this takes every column there is.
+-- Rows are moved by the names of their columns, so this statement reads all columns.
 -- 1 ids
 SELECT *
 FROM /*schema*/task_table
@@ -14,7 +14,7 @@ DELETE FROM /*schema*/task_table
 WHERE task_key = ANY ($1::uuid[])
 
 -- name: with_part
--- Those of these tasks that are finished and have a row.
+-- Those of these tasks that are finished and have a row in this table.
 -- 1 ids
 SELECT DISTINCT p.task_key
 FROM /*schema*/task_table AS p

@@ -8,7 +8,7 @@ ON CONFLICT (task_id, at, kind) DO UPDATE
 SET why = excluded.why
 
 -- name: where
--- Returns only the table a task is in. No other writer can move the task before the action.
+-- Returns only the name of the table that has the task. No other writer can move the task before the action.
 -- 1 task id
 SELECT
     CASE

@@ -21,7 +21,7 @@ WHERE task_id = ?1
     AND run = ?2
 
 -- name: name_letters
--- A dead letter has the fingerprint of its last run.
+-- A dead letter gets the fingerprint of its last run.
 -- 1 how many at most
 UPDATE dead
 SET fingerprint = (SELECT a.fingerprint FROM attempt AS a WHERE a.task_id = dead.task_id AND a.run = dead.run)

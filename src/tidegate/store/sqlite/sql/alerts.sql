@@ -1,7 +1,7 @@
 -- alerts: passes that evaluate alerts, their episodes, the notices to send, mutes, and what only alerts read.
 
 -- name: is_due
--- 1 seconds between two passes, 2 at. As in `begin`, and it locks nothing.
+-- 1 seconds between two passes, 2 at. The condition is that of `begin`, but nothing is locked.
 SELECT NOT EXISTS (
     SELECT 1
     FROM alert_pass
@@ -14,7 +14,8 @@ SELECT NOT EXISTS (
 SELECT EXISTS (SELECT 1 FROM alert_notice WHERE next_at <= ?1)
 
 -- name: begin
--- Only if the last pass began long enough ago. A moment too far ahead is that of a clock that was set back.
+-- A pass begins only if the last one began long enough ago. A moment too far in the future comes from a clock that was
+-- set back.
 -- 1 evaluator, 2 seconds until the next pass, 3 at
 INSERT INTO alert_pass AS p (id, number, evaluator, started_at, next_at)
 VALUES (1, 1, ?1, ?3, ?3 + ?2)
@@ -29,7 +30,7 @@ WHERE p.next_at <= excluded.started_at
 RETURNING number, started_at, usual, usual_at
 
 -- name: end
--- Only if no later pass has begun. What a pass has read ends at its start, so the next one reads on from there.
+-- A pass ends only if no later pass has begun. It has read up to its start, so the next pass reads on from there.
 -- 1 number of the pass, 2 at, 3 usual values as JSON or NULL to keep them
 UPDATE alert_pass
 SET
@@ -93,19 +94,19 @@ WHERE state = 'ended'
     AND ended_at < ?1 - ?2
 
 -- name: old_notices
--- Also those that no process could send. 1 at, 2 seconds
+-- Notices that no process could send are included. 1 at, 2 seconds
 DELETE FROM alert_notice
 WHERE created_at < ?1 - ?2
 
 -- name: add_notice
--- One that exists is kept: it may have been sent.
+-- A notice that exists is kept, because it may have been sent.
 -- 1 id, 2 sink, 3 what it is about, 4 kind, 5 body, 6 at
 INSERT INTO alert_notice (id, sink, about, kind, body, created_at, next_at, attempts, error)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, 0, '')
 ON CONFLICT (id) DO NOTHING
 
 -- name: claim_notices
--- The oldest unsent notice about each thing, for each sink.
+-- The oldest unsent notice about each episode or task, for each sink.
 -- 1 JSON array of sinks, 2 at, 3 seconds after which another process may send them, 4 how many at most
 UPDATE alert_notice
 SET
@@ -205,13 +206,13 @@ FROM alert_sink
 ORDER BY name
 
 -- name: workers
--- All processes whose rows are kept: a day after their end.
+-- All processes whose rows are kept, which is until a day after their end.
 SELECT name, pool, host, expires_at, retired_at, lost
 FROM worker
 
 -- name: busy_tasks
--- Unfinished tasks that ran or called more often than this. 1 runs, 2 calls, 3 how many at most. The literals let the
--- indexes be used.
+-- Unfinished tasks that ran or made calls more often than this. 1 runs, 2 calls, 3 how many at most. The literals let
+-- the indexes be used.
 SELECT t.task_id, t.queue, t.function, t.run, coalesce(u.calls, 0)
 FROM (
     SELECT task_id, queue, function, run FROM ready WHERE run > 20 AND run > ?1

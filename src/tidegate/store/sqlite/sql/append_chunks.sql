@@ -1,5 +1,5 @@
--- append_chunks: store what runs emitted, if they are the current runs. The numbers of a task's chunks rise across all its
--- runs: those of a run follow the last one of the previous run.
+-- append_chunks: store what runs emitted, if they are the current runs. The numbers of a task's chunks rise across all
+-- its runs: the first chunk of a run follows the last one of the previous run.
 
 -- name: begin
 -- If the run is the task's current one, make it the last run of the stream and return its base.

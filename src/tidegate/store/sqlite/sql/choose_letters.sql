@@ -1,7 +1,8 @@
 -- choose_letters: record the letters of a redrive, and which of them its canary sends first.
 
 -- name: choose
--- A letter that is recorded already, or is no longer dead, is left out. Returns each recorded one with its state.
+-- A letter that is recorded already, or is no longer dead, is left out. Returns each letter that was recorded, with its
+-- state.
 -- 1 task id, 2 lot, 3 why it is skipped or empty, 4 operation, 5 other queue or NULL, 6 whether letters in doubt are sent
 INSERT INTO operation_task (operation_id, task_id, state, queue, upstream, function, tenant, run, lot, why)
 SELECT
@@ -30,7 +31,7 @@ GROUP BY function, tenant
 ORDER BY function, tenant
 
 -- name: mark_canary
--- Returns the letters that the canary got.
+-- Returns the letters that were chosen for the canary.
 -- 1 function, 2 tenant, 3 how many, 4 operation
 UPDATE operation_task
 SET in_canary = 1

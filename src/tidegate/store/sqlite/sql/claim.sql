@@ -11,8 +11,8 @@ WHERE id = ?1
 
 -- name: next_channel
 -- The first channel after the given one: one step in the index, independent of the number of tasks in between.
--- The comparison needs the largest rank: SQLite seeks to "not less" in all listed columns and then scans, so
--- without it SQLite would scan the whole channel.
+-- The comparison includes the largest rank: SQLite seeks to "not less" in all listed columns and then scans. Without
+-- the rank, SQLite would scan the whole channel.
 -- 1 queue, 2 priority, 3 upstream, 4 function
 SELECT queue, priority, upstream, function
 FROM ready
@@ -33,7 +33,7 @@ ORDER BY rank, task_id
 LIMIT ?5
 
 -- name: prober
--- The first task of a channel that is not on its last attempt; if there is none, the first task.
+-- The first task of a channel that is not on its last attempt; if there is no such task, the first task.
 -- 1 queue, 2 priority, 3 upstream, 4 function, 5 attempts of the function, 6 how many to read
 SELECT rank, task_id
 FROM (
@@ -74,8 +74,8 @@ ORDER BY rank, task_id
 LIMIT ?8
 
 -- name: load
--- The chosen tasks as the worker gets them, in order; run is that of the last claim. Only for tasks that ran
--- before, `attempt` is read, for the latest failure.
+-- The chosen tasks, in order, with the fields that the worker gets. `run` is the number of the last claim. `attempt` is
+-- read only for tasks that ran before, to find the latest failure.
 -- 1 ids: carray of 16-byte ids
 SELECT
     r.task_id, r.run, r.function, r.queue, r.priority, r.upstream, r.tenant, p.args, p.codec_tag,

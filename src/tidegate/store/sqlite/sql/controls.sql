@@ -1,7 +1,7 @@
 -- controls: pauses of queues and functions, and orders to workers.
 
 -- name: pause
--- A second pause changes nothing: the first one counts.
+-- A second pause changes nothing.
 -- 1 kind, 2 name, 3 at, 4 who, 5 why
 INSERT INTO pause (kind, name, paused_at, paused_by, why)
 VALUES (?1, ?2, ?3, ?4, ?5)
@@ -37,7 +37,7 @@ FROM control
 ORDER BY kind, name
 
 -- name: report
--- A report of an older version than the stored one changes nothing.
+-- A report on an older version than the stored one changes nothing.
 -- 1 kind, 2 name, 3 reporter, 4 version, 5 answer, 6 at
 INSERT INTO control_report (kind, name, reporter, version, answer, reported_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -75,7 +75,7 @@ WHERE reported_at < ?1 - ?2
     AND reporter NOT IN (SELECT id FROM worker)
 
 -- name: forget_processes
--- Settings that people wanted for a single process that is gone. The id of a process is a UUID as text.
+-- Settings of a single process that is gone. The id of a process is a UUID as text.
 -- 1 at, 2 seconds since the change
 DELETE FROM control
 WHERE changed_at < ?1 - ?2

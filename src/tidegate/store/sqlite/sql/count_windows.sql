@@ -1,8 +1,8 @@
--- count_windows: deaths, and tasks that ended, in some ranges of minutes. A row of an hour counts in the range that has
--- its first minute.
+-- count_windows: deaths, and tasks that ended, in some ranges of minutes. The row of an hour counts in the range that
+-- contains its first minute.
 
 -- name: since
--- The first hour and the first minute with folded counters, and the first minute of what is not folded yet.
+-- The first hour and the first minute with folded counters, and the first minute with counters that are not folded yet.
 SELECT
     (SELECT min(minute) FROM rollup_sum WHERE span = 60), (SELECT min(minute) FROM rollup),
     (SELECT min(minute) FROM tally)
@@ -22,7 +22,7 @@ WHERE span IN (0, 1, 60)
 GROUP BY queue, function, reason, fingerprint
 
 -- name: ended
--- Tasks that succeeded or died, of a part of a range.
+-- Tasks that succeeded or died in a part of a range.
 -- 1 number of the range, 2 whether to read the sums of hours, 3 first minute, 4 minute after the last, 5 queue or NULL,
 -- 6 function or NULL
 SELECT ?1, queue, function, sum(ended)

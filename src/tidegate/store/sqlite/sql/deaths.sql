@@ -13,8 +13,9 @@ VALUES (?, ?, ?, ?)
 ON CONFLICT DO NOTHING
 
 -- name: count
--- By period, queue, function and reason. Days are read from `death_day`, which has all deaths but those just appended; the
--- rest of the time from `death`. A row that sums an hour is included if any part of it is in the range.
+-- By period, queue, function and reason. Days are read from `death_day`, which has all deaths except those just
+-- appended. The rest of the time is read from `death`. A row that sums an hour is included if any part of it is in the
+-- range.
 -- 1 first minute, 2 minute after the last, 3 the first day to read, 4 the day after the last one, 5 minutes of a period,
 -- 6 queue or NULL, 7 function or NULL, 8 reason or NULL, 9 JSON array of fingerprints or NULL
 SELECT minute - minute % ?5 AS period, queue, function, reason, sum(deaths)
@@ -84,7 +85,7 @@ WHERE (?5 IS NULL OR queue = ?5)
 GROUP BY fingerprint, queue, function, reason
 
 -- name: described
--- What the failures of a group have in common, and a task that died last.
+-- The common fields of a group of failures, and the task that died last.
 -- 1 fingerprint, 2 moment of the last death
 SELECT
     ?1, g.error_class, g.shape, g.frame,
@@ -137,7 +138,7 @@ FROM (
 GROUP BY queue, function, upstream, reason, fingerprint
 
 -- name: sum_days
--- Add what was appended in a minute to its day.
+-- Add the deaths that were appended in a minute to the sum of its day.
 -- 1 minute
 INSERT INTO death_day (
     minute, queue, function, upstream, reason, fingerprint, deaths, first_at, last_at, example_id
@@ -232,7 +233,7 @@ GROUP BY period, queue, function, reason
 ORDER BY period, queue, function, reason
 
 -- name: groups_of_tenant
--- A tenant's dead letters by fingerprint, queue, function and reason, with the one that was enqueued last.
+-- A tenant's dead letters by fingerprint, queue, function and reason, with the letter that was enqueued last.
 -- 1 moment from which they died, 2 moment before which, 3 tenant, 4 queue or NULL, 5 function or NULL, 6 reason or NULL
 SELECT
     fingerprint, queue, function, reason, count(*), min(failed_at), max(failed_at),

@@ -1,7 +1,7 @@
 -- declare_schedules: store the set of schedules that an application declares.
 
 -- name: sets
--- The sets of an application, the one in force first.
+-- The sets of an application, with the set in force first.
 -- 1 application
 SELECT fingerprint, generation, declared_at
 FROM schedule_set
@@ -27,7 +27,7 @@ ON CONFLICT (application, fingerprint) DO UPDATE
 SET generation = excluded.generation, declared_at = excluded.declared_at
 
 -- name: stored
--- The schedules with these names, and all of the application, also the removed ones.
+-- The schedules with these names, and all schedules of the application, including removed ones.
 -- 1 application, 2 names as a JSON array
 SELECT name, application, rule, task, next_at, paused_at, removed_at
 FROM schedule

@@ -1,7 +1,7 @@
 -- delete_expired: delete expired rows that belong to no task, or to tasks that were never committed.
 
 -- name: stale_batches
--- Uncommitted or refused batches, and committed ones whose tasks were all moved.
+-- Uncommitted or refused batches, and committed batches whose tasks were all moved.
 -- 1 moment before which they were created
 SELECT id
 FROM enqueue_batch AS c

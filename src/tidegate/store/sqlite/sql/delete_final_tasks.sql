@@ -1,5 +1,5 @@
--- delete_final_tasks: find the tasks that may still be deleted. The statements that delete them are made from the
--- registry of tables.
+-- delete_final_tasks: find the tasks that may still be deleted. The statements that delete these tasks are generated
+-- from the registry of tables.
 
 -- name: archive
 -- 1 ids: carray of 16-byte ids, 2 moment until which they became final

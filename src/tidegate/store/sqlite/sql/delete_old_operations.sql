@@ -1,5 +1,5 @@
--- delete_old_operations: delete operations that ended long ago, with their letters. Those with letters that have no
--- outcome yet are kept.
+-- delete_old_operations: delete operations that ended long ago, with their letters. Operations with letters that have
+-- no outcome yet are kept.
 
 -- name: old
 -- 1 moment before which they ended

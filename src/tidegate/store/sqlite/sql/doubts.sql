@@ -53,7 +53,7 @@ ORDER BY e.id
 LIMIT ?2
 
 -- name: list_open
--- The same for the state `open`, by the index of the open ones.
+-- The same for the state `open`, through the index of open entries.
 -- 1 the id after which to continue, 2 how many at most, 3 the state, 4 tenant or NULL
 /*rows*/
 WHERE e.id > ?1
@@ -100,7 +100,7 @@ WHERE ?2 IS NULL
     OR t.tenant = ?2
 
 -- name: decide_step
--- A result that a person gave has the attempt 0.
+-- A result that a person gave has attempt 0.
 -- 1 task id, 2 key, 3 now, 4 state, 5 result or NULL, 6 codec
 UPDATE step
 SET

@@ -1,4 +1,4 @@
--- drop_batch: delete a batch. Its tasks are deleted by the statements made from the registry of tables.
+-- drop_batch: delete a batch. The statements that delete its tasks are generated from the registry of tables.
 
 -- name: part
 -- Some of a batch's tasks.

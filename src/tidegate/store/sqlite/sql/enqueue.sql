@@ -3,14 +3,14 @@
 -- moves: new -> ready, new -> scheduled
 
 -- name: stored
--- The ids among these that are stored already.
+-- Those of these ids that are stored already.
 -- 1 ids: carray of 16-byte ids
 SELECT t.id
 FROM carray(?1) AS given
 CROSS JOIN task AS t ON t.id = given.value
 
 -- name: unseen
--- The ids among these that are only in an uncommitted batch.
+-- Those of these ids that are only in an uncommitted batch.
 -- 1 ids: carray of 16-byte ids
 SELECT s.task_id
 FROM carray(?1) AS given

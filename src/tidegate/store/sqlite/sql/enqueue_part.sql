@@ -27,7 +27,7 @@ INSERT INTO enqueue_batch_task (batch_id, position, task_id, due_at, fingerprint
 VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: adopt
--- Take over tasks of an uncommitted batch: a client resends the same tasks in another batch.
+-- Move tasks of an uncommitted batch to another one: a client resends the same tasks in another batch.
 -- 1 batch id, 2 task id, 3 position
 UPDATE enqueue_batch_task
 SET

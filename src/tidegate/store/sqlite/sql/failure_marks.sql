@@ -20,7 +20,7 @@ SET
     until_at = excluded.until_at
 
 -- name: marks
--- With the last death of each group that is counted by the day.
+-- Each mark comes with the group's last death that is counted by the day.
 -- 1 fingerprint or NULL
 SELECT
     m.fingerprint, m.kind, m.marked_at, m.marked_by, m.note, m.until_at,
@@ -30,7 +30,7 @@ WHERE (?1 IS NULL OR m.fingerprint = ?1)
 ORDER BY m.fingerprint, m.kind
 
 -- name: latest
--- The last deaths that are not counted by the day yet.
+-- The last deaths that are not yet counted by the day.
 SELECT fingerprint, max(last_at)
 FROM death
 WHERE span = 0

@@ -1,7 +1,7 @@
 -- find_lost_claims: find the runs that the store has for a worker.
 
 -- name: wait
--- There is nothing to wait for: a claim on the writing thread has ended already.
+-- There is no need to wait: a claim on the writing thread has already ended.
 -- 1 worker id
 SELECT id
 FROM worker

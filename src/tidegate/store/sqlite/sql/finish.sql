@@ -1,6 +1,7 @@
 -- finish: write the outcomes of runs. Every statement that ends a run names task and run: the fence.
--- Successes in bulk: compare the runs, then `succeed`, `count_succeeded` and `end_all` on those that match.
--- Other outcomes one by one: `end` removes the row, the other statements write the task's next state.
+-- Successes are written in bulk: the code compares the runs, then runs `succeed`, `count_succeeded` and `end_all` for
+-- those that match. Other outcomes are written one by one: `end` removes the row, the other statements write the task's
+-- next state.
 -- moves: running -> succeeded, running -> retrying, running -> ready, running -> dead, running -> cancelled
 -- moves: running -> suspended
 
@@ -96,7 +97,7 @@ SET
 WHERE id = ?1
 
 -- name: use
--- Add what the calls of a run consumed to the usage of its task.
+-- Add the usage of a run's calls to the usage of its task.
 -- 1 task id, 2 calls, then tokens: 3 input, 4 cached, 5 written to a cache, 6 output, 7 reasoning
 INSERT INTO usage (
     task_id, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens
@@ -202,7 +203,7 @@ WHERE task_id = ?1
     AND state = 'succeeded'
 
 -- name: was_attempt
--- The record of this run, to distinguish a resend from a late finish of a run that was requeued.
+-- The record of this run. It distinguishes a resend from a late finish of a run that was requeued.
 -- 1 task id, 2 run
 SELECT outcome, charge, verdict, reason, error_class, message, why
 FROM attempt

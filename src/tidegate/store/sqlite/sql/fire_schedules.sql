@@ -1,4 +1,4 @@
--- fire_schedules: store what became of due ticks. The tasks are enqueued in the same transaction.
+-- fire_schedules: store the outcomes of due ticks. The tasks are enqueued in the same transaction.
 
 -- name: take
 -- The schedule, if it still has the revision from which the firing was planned.
@@ -15,7 +15,7 @@ SET next_at = ?2, revision = revision + 1
 WHERE name = ?1
 
 -- name: decide
--- Returns a row if the tick was not decided before, or was queued.
+-- Returns a row if the tick was not decided before or was queued.
 -- 1 schedule, 2 planned moment, 3 the last of several ticks, 4 how many, 5 outcome, 6 reason, 7 task id or NULL,
 -- 8 whether its task counts as unfinished, 9 now
 INSERT INTO tick (schedule, at, until_at, ticks, outcome, reason, task_id, open, decided_at)

@@ -1,8 +1,8 @@
--- forget: remove what other tables say of forgotten tasks and tenants. The statements made from the registry of tables
--- delete the tasks themselves.
+-- forget: remove what other tables contain about forgotten tasks and tenants. The statements that delete the tasks
+-- themselves are generated from the registry of tables.
 
 -- name: final
--- Those of these tasks that are final, or whose rows are gone.
+-- Those of these tasks that are final or whose rows are gone.
 -- 1 ids: carray of 16-byte ids
 SELECT value
 FROM carray(?1)
@@ -19,7 +19,7 @@ WHERE shape <> '(forgotten)'
     AND fingerprint IN (SELECT fingerprint FROM attempt WHERE task_id IN (SELECT value FROM carray(?1)))
 
 -- name: marks
--- What people wrote about a group of failures may quote its messages too.
+-- The notes of people about a group of failures may quote its messages too.
 -- 1 ids: carray of 16-byte ids
 UPDATE failure_mark
 SET note = '(forgotten)'
@@ -27,7 +27,7 @@ WHERE note NOT IN ('', '(forgotten)')
     AND fingerprint IN (SELECT fingerprint FROM attempt WHERE task_id IN (SELECT value FROM carray(?1)))
 
 -- name: gates
--- A gate shows the message of its latest failure. One that an older version stored is found by its start.
+-- A gate shows the message of its latest failure. A message that an older version stored is found by its start.
 -- 1 ids: carray of 16-byte ids
 UPDATE gate
 SET state = json_set(state, '$.message', '(forgotten)')
@@ -70,7 +70,7 @@ DELETE FROM operation_task
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: reasons
--- What people wrote in the audit log about these tasks. Who did what stays.
+-- The reasons that people wrote in the audit log about these tasks. The record of who did what is kept.
 -- 1 ids as a JSON array of texts
 UPDATE audit
 SET why = '(forgotten)'

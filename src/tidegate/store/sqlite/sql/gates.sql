@@ -12,7 +12,8 @@ FROM gate
 ORDER BY kind, name
 
 -- name: any
--- Whether there is a gate that a claim must check, and whether there is a pause. A store without has no further cost.
+-- Whether there is a gate that a claim must check, and whether there is a pause. A store without gates and pauses has
+-- no further cost.
 SELECT
     EXISTS (SELECT 1 FROM gate WHERE kind <> 'system'),
     EXISTS (SELECT 1 FROM pause)
@@ -56,7 +57,7 @@ WHERE kind = ?1
     AND name = ?2
 
 -- name: waiting
--- Tasks that wait for each upstream: ready ones and those in the retry queue.
+-- Tasks that wait for each upstream: ready tasks and tasks in the retry queue.
 SELECT upstream, 'ready', count(*)
 FROM ready
 WHERE upstream <> ''

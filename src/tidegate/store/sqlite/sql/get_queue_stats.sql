@@ -1,7 +1,7 @@
 -- get_queue_stats: count by queue from the state tables and the roll-up. Finished tasks are never scanned.
 
 -- name: ready
--- By channel.
+-- Ready tasks by channel.
 SELECT queue, upstream, function, count(*), min(ready_at), priority
 FROM ready
 GROUP BY queue, priority, upstream, function

@@ -1,9 +1,9 @@
 -- get_statistics: counters of runs and tasks by period. Each part of the time is read from the rows with the longest span
--- that fit: days, hours, minutes. What is not folded into them yet is read from where it was appended, and the starts of
--- runs that have not ended from `running`.
+-- that fit: days, hours, minutes. Counters that are not folded yet are read from the table to which they were appended.
+-- The starts of runs that have not ended are read from `running`.
 
 -- name: sums
--- By the hour and the day.
+-- Counters by the hour and the day.
 -- 1 span, 2 first minute, 3 minute after the last; then 4 minutes of a period, 5 queue or NULL, 6 function or NULL,
 -- 7 upstream or NULL, whether to keep apart: 8 queues, 9 functions, 10 upstreams
 SELECT
@@ -21,7 +21,7 @@ WHERE c.span = ?1
 GROUP BY period, of_queue, of_function, of_upstream
 
 -- name: minutes
--- By the minute. 1 to 10 as above
+-- Counters by the minute. 1 to 10 as above
 SELECT
     c.minute - c.minute % ?4 AS period, CASE WHEN ?8 THEN c.queue ELSE '' END AS of_queue,
     CASE WHEN ?9 THEN c.function ELSE '' END AS of_function, CASE WHEN ?10 THEN c.upstream ELSE '' END AS of_upstream, sum(c.enqueued), sum(c.started), sum(c.succeeded),
@@ -36,7 +36,7 @@ WHERE c.minute >= ?2
 GROUP BY period, of_queue, of_function, of_upstream
 
 -- name: recent
--- What is not folded yet. 1 to 10 as above
+-- Counters that are not folded yet. 1 to 10 as above
 SELECT
     c.minute - c.minute % ?4 AS period, CASE WHEN ?8 THEN c.queue ELSE '' END AS of_queue,
     CASE WHEN ?9 THEN c.function ELSE '' END AS of_function, CASE WHEN ?10 THEN c.upstream ELSE '' END AS of_upstream, sum(c.enqueued), sum(c.started), sum(c.succeeded),

@@ -1,4 +1,4 @@
--- get_totals: counters since the store was made. The totals, and what is not folded into them yet.
+-- get_totals: counters since the store was made. They are the totals plus the counters that are not folded yet.
 
 -- name: counts
 SELECT

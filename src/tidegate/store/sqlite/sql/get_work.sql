@@ -6,7 +6,7 @@ FROM running
 GROUP BY queue, upstream, function
 
 -- name: due
--- Tasks that are due but not yet ready: without a live worker nobody makes them ready.
+-- Tasks that are due but not yet ready: without a live worker, no process makes them ready.
 -- 1 now
 SELECT queue, upstream, function, count(*)
 FROM waiting
@@ -15,7 +15,7 @@ WHERE coalesce(held_until_at, due_at) <= ?1
 GROUP BY queue, upstream, function
 
 -- name: run_seconds
--- Time and number of the runs that ended lately.
+-- The run time and number of the runs that ended lately.
 -- 1 first minute
 SELECT queue, upstream, function, sum(run_seconds), sum(runs)
 FROM (
@@ -47,7 +47,7 @@ WHERE enqueued > 0
 GROUP BY queue, upstream, function, minute
 
 -- name: run_times
--- Time and number of the runs that ended lately, and the number of tasks that became final.
+-- The run time and number of the runs that ended lately, and the number of tasks that became final.
 -- 1 first minute
 SELECT queue, upstream, function, sum(run_seconds), sum(runs), sum(ends)
 FROM (

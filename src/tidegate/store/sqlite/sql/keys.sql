@@ -1,4 +1,4 @@
--- keys: idempotency keys and unique names. An expired row holds no name, and neither does a unique name whose task
+-- keys: idempotency keys and unique names. A name is free if its row has expired, and a unique name also if its task
 -- was deleted. An idempotency key outlives the retention of its task, because the work must not be done again.
 
 -- name: take

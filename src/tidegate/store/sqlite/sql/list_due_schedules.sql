@@ -1,4 +1,4 @@
--- list_due_schedules: find schedules with a due tick, and those with a tick that waits for an earlier task.
+-- list_due_schedules: find schedules with a due tick, and schedules with a tick that waits for an earlier task.
 
 -- name: is_due
 -- 1 at
@@ -32,7 +32,7 @@ WHERE schedule = ?1
 ORDER BY at
 
 -- name: open
--- The tasks that counted as unfinished when this was last checked, each with its state; NULL if it is final or gone.
+-- The tasks that counted as unfinished at the last check, each with its state; NULL if the task is final or gone.
 -- 1 schedule
 SELECT
     t.schedule, t.at, t.task_id,

@@ -1,5 +1,5 @@
--- list_unknown_failures: attempts that failed without a rule for their failure, by fingerprint. Of every task that is
--- still stored, also of those that succeeded later.
+-- list_unknown_failures: failed attempts that no rule classifies, by fingerprint. The attempts of all
+-- stored tasks count, even if the task succeeded later.
 
 -- name: groups
 -- 1 moment from which they ended, 2 moment before which, 3 function or NULL
@@ -16,7 +16,7 @@ WHERE a.verdict = 'unknown'
 GROUP BY a.fingerprint
 
 -- name: details
--- What the failures of a group have in common, which functions it has, and how many of its tasks succeeded.
+-- The common fields of a group of failures, its functions, and how many of its tasks succeeded.
 -- 1 fingerprint, 2 and 3 moments as above
 SELECT
     ?1, g.error_class, g.shape, g.frame, sums.functions, sums.succeeded

@@ -1,4 +1,4 @@
--- list_workers: list all workers that are not retired, and retired ones that still have runs.
+-- list_workers: list all workers that are not retired, and retired workers that still have runs.
 
 -- name: list
 SELECT

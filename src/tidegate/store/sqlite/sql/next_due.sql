@@ -1,4 +1,5 @@
--- next_due: find the next moment at which maintenance has something to do. Tests with a clock of their own jump there.
+-- next_due: find the next moment at which maintenance has something to do. Tests that have their own clock jump to this
+-- moment.
 
 -- name: due
 -- The moment at which the first waiting task is due.

@@ -1,5 +1,5 @@
--- operations: what people do to many dead letters at once. Each step of an operation takes its row first, so that two
--- processes never do the same step.
+-- operations: what people do to many dead letters at once. Each step of an operation first takes the operation's row,
+-- so that two processes never do the same step.
 
 -- name: add
 -- Returns a row unless the operation exists.
@@ -18,7 +18,7 @@ FROM operation
 WHERE id = ?1
 
 -- name: page
--- The latest first.
+-- Operations, the latest first.
 -- 1 tenant or NULL for all, 2 start and 3 id after which to continue (NULL to start), 4 how many at most
 SELECT
     id, kind, state, started_by, tenant, filter, settings, preview, chosen, sent, succeeded, died, cancelled, skipped,
@@ -30,7 +30,7 @@ ORDER BY started_at DESC, id DESC
 LIMIT ?4
 
 -- name: open
--- Those that have a next step, or letters without an outcome.
+-- Operations that have a next step, or letters without an outcome.
 SELECT
     id, kind, state, started_by, tenant, filter, settings, preview, chosen, sent, succeeded, died, cancelled, skipped,
     undone, cursor, canary, canary_at, note, started_at, changed_at, ended_at, revision

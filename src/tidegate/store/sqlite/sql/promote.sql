@@ -1,4 +1,4 @@
--- promote: move due tasks into the main queue, longest due first, in short batches. A task keeps the rank it got
+-- promote: move due tasks into the main queue, longest due first, in short batches. A task keeps the rank that it got
 -- when it began to wait. Re-runs that gates or budgets hold back are held until a later moment; the planned moment,
 -- `due_at`, does not change.
 -- moves: scheduled -> ready, retrying -> ready, suspended -> ready
@@ -83,8 +83,8 @@ WHERE held_by = ?1
     AND held_until_at > ?3
 
 -- name: clear_server_waits
--- Tasks of an upstream that a person opened or had probed no longer wait for the moment that its server named. A
--- longer backoff ends too, as after a successful probe. The gate and the budgets still decide when the tasks leave.
+-- After a person opened or probed an upstream, its tasks no longer wait for the moment that its server named. A longer
+-- backoff ends too, as after a successful probe. The gate and the budgets still decide when the tasks leave.
 -- 1 upstream, 2 now
 UPDATE waiting
 SET floor_at = NULL, held_until_at = ?2, held_by = ''

@@ -1,7 +1,7 @@
 -- retire_worker: retire a worker for good.
 
 -- name: lock
--- The only writer has locked everything already. This statement keeps the steps the same in both stores.
+-- The only writer already has the lock. This statement keeps the steps the same in both stores.
 -- 1 id
 SELECT id
 FROM worker

@@ -2,7 +2,7 @@
 -- moves: scheduled -> ready, retrying -> ready
 
 -- name: ready
--- 1 task id, 2 now. The rank becomes the current time, unless it was better.
+-- 1 task id, 2 now. The rank becomes the current time, unless the old rank was better.
 INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
 SELECT task_id, queue, priority, upstream, function, tenant, min(rank, ?2), ?2, run
 FROM waiting

@@ -35,9 +35,9 @@ WHERE schedule = ?1
     AND outcome = 'queued'
 
 -- name: record_run
--- A run by hand. Returns a row unless it is recorded already. Its moment is the moment of the request, or just after the
--- latest tick if both would be the same. 1 schedule, 2 moment of the request, 3 reason, 4 task id, 5 whether its task counts
--- as unfinished
+-- Record a run by hand. Returns a row unless the run is recorded already. Its planned moment is the moment of the
+-- request, or just after the latest tick if both would be the same. 1 schedule, 2 moment of the request, 3 reason, 4
+-- task id, 5 whether its task counts as unfinished
 INSERT INTO tick (schedule, at, until_at, ticks, outcome, reason, task_id, open, decided_at)
 SELECT ?1, free.at, free.at, 1, 'fired', ?3, ?4, ?5, ?2
 FROM (
@@ -50,7 +50,7 @@ WHERE NOT EXISTS (SELECT 1 FROM tick WHERE schedule = ?1 AND task_id = ?4)
 RETURNING 1
 
 -- name: touch
--- A firing that was planned before is left out.
+-- A firing that was planned before this change is refused.
 -- 1 name
 UPDATE schedule
 SET revision = revision + 1

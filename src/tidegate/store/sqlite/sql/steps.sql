@@ -1,4 +1,4 @@
--- steps: what runs begin and end.
+-- steps: begin and end the steps of runs.
 
 -- name: is_current
 -- 1 task id, 2 run
@@ -64,8 +64,8 @@ WHERE task_id = ?1
     AND key = ?2
 
 -- name: enter
--- Put a call into the ledger, or change its entry. What people or other answers decided first stays, but for an answer
--- that comes late.
+-- Put a call into the ledger, or change its entry. An earlier decision of a person or of another answer is kept, unless
+-- a late answer of the call itself comes.
 -- 1 task id, 2 key, 3 run, 4 attempt, 5 state, 6 what to do in doubt, 7 cause, 8 upstream, 9 id of the request, 10 when it
 -- was sent, 11 now, 12 when it was resolved or NULL
 INSERT INTO doubt AS e (

@@ -1,5 +1,5 @@
--- undo_enqueue: take back what an enqueue stored, with its keys. Tests follow a transaction of another database with
--- it. The statements made from the registry of tables delete the rest.
+-- undo_enqueue: take back what an enqueue stored, with its keys. Tests use it to follow a transaction of another
+-- database. The statements that delete the rest are generated from the registry of tables.
 
 -- name: forget_ready
 -- 1 ids: carray of 16-byte ids

@@ -1,4 +1,4 @@
--- undo_letters: take redriven letters that have not started out of the main queue, and restore what they were.
+-- undo_letters: take redriven letters that have not started out of the main queue, and make them dead letters again.
 -- moves: ready -> dead
 
 -- name: pick
