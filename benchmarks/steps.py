@@ -1,0 +1,163 @@
+"""What steps cost: a step of a running task, and a re-run over finished steps, on both stores.
+
+    PYTHONPATH=tests .venv/bin/python -m benchmarks.steps [--store sqlite|postgres] [--json FILE]
+
+Each figure has its goal; the exit code is 1 if one is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import log_progress
+from pgserver import postgres_server
+from tidegate import Context, Fixed, Pool, Tidegate, Transient
+from tidegate.internals import core_of
+
+STEPS = 200
+RECORDED = 1_000
+ROUNDS = 5
+MOST_CALLS = 2.0
+MOST_RERUN_SECONDS = 1.0
+
+
+async def _answer(number: int) -> dict[str, int]:
+    return {"number": number}
+
+
+def _application(url: str) -> Tidegate:
+    app = Tidegate(url, pools=[Pool(concurrency=64, poll_interval=0.02)])
+
+    @app.task(name="bench:steps")
+    async def steps(ctx: Context, count: int, is_parallel: bool) -> float:
+        """Do steps; return the seconds that they took."""
+        started_at = time.perf_counter()
+        if is_parallel:
+            await asyncio.gather(*[ctx.step("answer", _answer, number) for number in range(count)])
+        else:
+            for number in range(count):
+                await ctx.step("answer", _answer, number)
+        return time.perf_counter() - started_at
+
+    @app.task(name="bench:again", backoff=Fixed(0.01))
+    async def again(ctx: Context, count: int) -> float:
+        """Do steps and fail; in the next run return the seconds that it took to come past them."""
+        started_at = time.perf_counter()
+        await asyncio.gather(*[ctx.step("answer", _answer, number) for number in range(count)])
+        if ctx.run == 1:
+            raise Transient("once")
+        return time.perf_counter() - started_at
+
+    return app
+
+
+@asynccontextmanager
+async def _store_url(kind: str) -> AsyncIterator[str]:
+    if kind == "sqlite":
+        with tempfile.TemporaryDirectory() as directory:
+            yield f"sqlite:///{directory}/queue.db"
+    else:
+        with postgres_server() as server:
+            yield server.url()
+
+
+class _CountedStore:
+    """A store that counts the calls of each method."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if not callable(method):
+            return method
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.calls[name] += 1
+            return method(*args, **kwargs)
+
+        return counted
+
+
+async def measure(kind: str) -> list[dict[str, Any]]:
+    """Return each figure on one store: the median of the rounds, and the least."""
+    async with _store_url(kind) as url:
+        app = _application(url)
+        await core_of(app).store.migrate()
+        counted = _CountedStore(core_of(app).store)
+        core_of(app).store = counted
+        steps, again = core_of(app).functions["bench:steps"], core_of(app).functions["bench:again"]
+        rows: dict[str, list[float]] = {
+            "step, one after another": [],
+            "step, 200 at once": [],
+            "store calls a step, one after another": [],
+            "re-run over 1,000 steps": [],
+        }
+        async with app.worker():
+            for number in range(ROUNDS + 1):
+                before = counted.calls.copy()
+                alone = await (await steps.enqueue(STEPS, False)).result(120)
+                made = counted.calls - before
+                calls = made["begin_steps"] + made["end_steps"] + made["read_steps"]
+                together = await (await steps.enqueue(STEPS, True)).result(120)
+                rerun = await (await again.enqueue(RECORDED)).result(120)
+                if number:  # the first round warms up
+                    rows["step, one after another"].append(alone / STEPS * 1000)
+                    rows["step, 200 at once"].append(together / STEPS * 1000)
+                    rows["store calls a step, one after another"].append(calls / STEPS)
+                    rows["re-run over 1,000 steps"].append(rerun)
+        await app.aclose()
+    goals = {
+        "store calls a step, one after another": MOST_CALLS,
+        "re-run over 1,000 steps": MOST_RERUN_SECONDS,
+    }
+    units = {"step, one after another": "ms", "step, 200 at once": "ms", "re-run over 1,000 steps": "s"}
+    return [
+        {
+            "figure": name,
+            "store": kind,
+            "median": round(statistics.median(values), 3),
+            "least": round(min(values), 3),
+            "unit": units.get(name, ""),
+            "goal": goals.get(name),
+        }
+        for name, values in rows.items()
+    ]
+
+
+def main() -> int:
+    """Measure, print, and return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--store", choices=["sqlite", "postgres"], action="append")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    for kind in options.store or ["sqlite", "postgres"]:
+        log_progress(f"  steps on {kind}")
+        found += asyncio.run(measure(kind))
+    missed = [each for each in found if each["goal"] is not None and each["median"] > each["goal"]]
+    for each in found:
+        goal = "" if each["goal"] is None else f"≤ {each['goal']:g} {'MISSED' if each in missed else 'ok'}"
+        line = f"{each['figure']:<40} {each['store']:<9} {each['median']:>8.3f} {each['unit']:<2}"
+        print(f"{line} (least {each['least']:.3f}) {goal}")
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
