@@ -26,7 +26,7 @@ ON CONFLICT DO NOTHING
 -- appended. The rest of the time is read from `death`. A row that sums an hour is included if any part of it is in the
 -- range.
 -- 1 first minute, 2 minute after the last, 3 the first day to read, 4 the day after the last one, 5 minutes of a period,
--- 6 queue or NULL, 7 function or NULL, 8 reason or NULL, 9 JSON array of fingerprints or NULL
+-- 6 queue or NULL, 7 function or NULL, 8 reason or NULL, 9 fingerprints as a JSON array or NULL
 SELECT minute - minute % $5::integer AS period, queue, function, reason, sum(deaths)::bigint
 FROM (
     SELECT minute, queue, function, reason, fingerprint, deaths
@@ -204,7 +204,7 @@ WHERE NOT EXISTS (SELECT 1 FROM /*schema*/death_day AS d WHERE d.fingerprint = g
 -- name: count_of_tenant
 -- A tenant's dead letters by period, queue, function and reason.
 -- 1 moment from which they died, 2 moment before which, 3 tenant, 4 minutes of a period, 5 queue or NULL, 6 function or
--- NULL, 7 reason or NULL, 8 JSON array of fingerprints or NULL
+-- NULL, 7 reason or NULL, 8 fingerprints as a JSON array or NULL
 SELECT
     floor(failed_at / 60)::integer - floor(failed_at / 60)::integer % $4::integer AS period, queue, function, reason,
     count(*)

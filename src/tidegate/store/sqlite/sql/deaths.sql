@@ -17,7 +17,7 @@ ON CONFLICT DO NOTHING
 -- appended. The rest of the time is read from `death`. A row that sums an hour is included if any part of it is in the
 -- range.
 -- 1 first minute, 2 minute after the last, 3 the first day to read, 4 the day after the last one, 5 minutes of a period,
--- 6 queue or NULL, 7 function or NULL, 8 reason or NULL, 9 JSON array of fingerprints or NULL
+-- 6 queue or NULL, 7 function or NULL, 8 reason or NULL, 9 fingerprints as a JSON array or NULL
 SELECT minute - minute % ?5 AS period, queue, function, reason, sum(deaths)
 FROM (
     SELECT minute, queue, function, reason, fingerprint, deaths
@@ -218,7 +218,7 @@ WHERE fingerprint NOT IN (SELECT fingerprint FROM death_day)
 -- name: count_of_tenant
 -- A tenant's dead letters by period, queue, function and reason.
 -- 1 moment from which they died, 2 moment before which, 3 tenant, 4 minutes of a period, 5 queue or NULL, 6 function or
--- NULL, 7 reason or NULL, 8 JSON array of fingerprints or NULL
+-- NULL, 7 reason or NULL, 8 fingerprints as a JSON array or NULL
 SELECT
     cast(failed_at / 60 AS INTEGER) - cast(failed_at / 60 AS INTEGER) % ?4 AS period, queue, function, reason, count(*)
 FROM dead
