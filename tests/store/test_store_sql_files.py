@@ -17,6 +17,7 @@ SHARED = {
     "controls",
     "deaths",
     "doubts",
+    "events",
     "failure_marks",
     "final_hooks",
     "forget",

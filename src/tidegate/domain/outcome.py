@@ -95,6 +95,8 @@ class Suspended:
     """What it waits for: `sleeps 2 h`."""
     rank_offset: float = 0.0
     """Seconds added to the moment it wakes to get its rank."""
+    wait_keys: tuple[str, ...] = ()
+    """The waits for events of the run. If one is over already, the task wakes at once."""
     calls: CallSummary = NO_CALLS
 
 

@@ -124,7 +124,7 @@ STEADY_STATEMENTS = [
 OF_TASKS = {
     "task", "payload", "ready", "running", "waiting", "archive", "dead", "result", "attempt", "action", "key",
     "chunk", "stream", "progress", "permit", "usage",
-    "step", "doubt",
+    "step", "doubt", "event_wait",
 }  # fmt: skip
 
 

@@ -390,7 +390,7 @@ STAYS = {
     "death", "death_day", "daily_summary", "control", "control_report", "pause", "enqueue_batch", "enqueue_batch_task", "migration", "compatible", "audit", "key", "moving", "moved",
     "alert_pass", "alert_episode", "alert_notice", "alert_sink",
 }  # fmt: skip
-NUMBERED = {"step": {"number"}, "doubt": {"id"}}
+NUMBERED = {"step": {"number"}, "doubt": {"id"}, "event_wait": {"number"}}
 """Columns whose values the target gives itself."""
 
 

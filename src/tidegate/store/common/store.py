@@ -20,6 +20,7 @@ from tidegate.store.common import (
     deaths,
     doubts,
     due_schedules,
+    events,
     failure_states,
     fingerprints,
     gates,
@@ -168,6 +169,11 @@ class CommonStore(Store):
     list_doubts = read(doubts.list_doubts)
     count_open_doubts = read(doubts.count_open_doubts, generic_plan=True)
     resolve_doubts = write(doubts.resolve_doubts)
+
+    # --- events ---
+
+    send_event = write(events.send_event, notify=True)
+    wait_for_event = write(events.wait_for_event)
 
     # --- retention ---
 

@@ -51,6 +51,9 @@ async def delete_expired(database: Database, *, ticks_seconds: float, limit: int
     async def permits(db: PostgresSession) -> int:
         return await db.run(_EXPIRED["expired_permits"], db.at, limit)
 
+    async def events(db: PostgresSession) -> int:
+        return await db.run(_EXPIRED["expired_events"], db.at, limit)
+
     async def rollups(db: PostgresSession) -> int:
         return sum(
             [
@@ -75,7 +78,7 @@ async def delete_expired(database: Database, *, ticks_seconds: float, limit: int
         return await _delete_stale_batches(db, limit)
 
     gone = 0
-    for kind in (keys, permits, rollups, deaths, audit, ticks, batches):
+    for kind in (keys, permits, events, rollups, deaths, audit, ticks, batches):
         gone += await database.transact(kind)
     return gone
 

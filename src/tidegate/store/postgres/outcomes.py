@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.failure import CallFailure
-from tidegate.domain.outcome import Dead, Retrying
+from tidegate.domain.outcome import Dead, Retrying, Suspended
 from tidegate.domain.states import State
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
-from tidegate.store.common import gates
+from tidegate.store.common import events, gates
 from tidegate.store.common.deaths import DeathTotals
 from tidegate.store.common.final_hooks import ended_task
 from tidegate.store.common.outcomes import (
@@ -67,6 +68,7 @@ async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutco
         return set()
     now: float = rows[0]["now"]
     found = {str(task_id): EndedRunRow(*columns) for task_id, _, *columns in rows}
+    outcomes = await _woken_if_ended(db, outcomes, found)
     has_next_key = await _update_gates(db, now, outcomes, found)
     ended = sorted(
         _EndedTask(
@@ -88,6 +90,21 @@ async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutco
     hooked = [ended_task(task.task_id, task.run, task.outcome.fence.run, task.transition) for task in ended]
     await enqueue_hooks(db, [each for each in hooked if each is not None])
     return {task.task_id for task in ended}
+
+
+async def _woken_if_ended(
+    db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutcome], current: Collection[str]
+) -> Mapping[str, UnsuccessfulOutcome]:
+    """Return the outcomes, due at once if a wait of theirs is over: the event came while the run ended."""
+    woken = {
+        task_id: replace(outcome, delay_seconds=0.0)
+        for task_id, outcome in outcomes.items()
+        if isinstance(outcome, Suspended)
+        and outcome.wait_keys
+        and task_id in current
+        and await events.has_ended_wait(db, task_id, outcome.wait_keys)
+    }
+    return {**outcomes, **woken} if woken else outcomes
 
 
 async def count(db: PostgresSession, now: float, totals: RollupTotals) -> None:

@@ -16,6 +16,7 @@ from typing import Protocol
 from tidegate.store.protocol.access import Access
 from tidegate.store.protocol.alerts import Alerts
 from tidegate.store.protocol.control import Control
+from tidegate.store.protocol.events import Events
 from tidegate.store.protocol.operations import Operations
 from tidegate.store.protocol.retention import Retention
 from tidegate.store.protocol.schedules import Schedules
@@ -70,6 +71,7 @@ class Store(
     Work,
     Streams,
     Steps,
+    Events,
     Workers,
     Maintenance,
     Retention,

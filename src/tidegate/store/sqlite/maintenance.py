@@ -32,6 +32,7 @@ def precheck_delete_expired(db: apsw.Connection, now: float, *, ticks_seconds: f
     something = (
         query.value(db, _EXPIRED["has_expired_keys"], (now,))
         or query.value(db, _EXPIRED["has_expired_permits"], (now,))
+        or query.value(db, _EXPIRED["has_expired_events"], (now,))
         or query.value(db, _EXPIRED["stale_batches"], (now - BATCH_KEPT_SECONDS,))
         or query.value(db, _EXPIRED["has_old_rollups"], (_minute(now - ROLLUP_KEPT_SECONDS),))
         or query.value(db, _DEATHS["has_old_days"], (_minute(now) - DAYS_KEPT,))
@@ -47,6 +48,7 @@ def delete_expired(db: apsw.Connection, now: float, *, ticks_seconds: float, lim
     """Delete expired rows, at most `limit` of each kind; return how many were deleted."""
     gone = _deleted(db, "expired_keys", now, limit)
     gone += _deleted(db, "expired_permits", now, limit)
+    gone += _deleted(db, "expired_events", now, limit)
     for rollup in ("old_rollups", "old_times", "old_tenants"):
         gone += _deleted(db, rollup, _minute(now - ROLLUP_KEPT_SECONDS), limit)
     gone += _delete_deaths(db, _minute(now) - DAYS_KEPT, limit)

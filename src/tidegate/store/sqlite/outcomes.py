@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import apsw
 
 from tidegate.domain.calls import CallSummary
-from tidegate.domain.outcome import Dead, Outcome, Retrying, Succeeded
+from tidegate.domain.outcome import Dead, Outcome, Retrying, Succeeded, Suspended
 from tidegate.domain.states import State
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
-from tidegate.store.common import gates
+from tidegate.store.common import events, gates
 from tidegate.store.common.deaths import DeathTotals
 from tidegate.store.common.final_hooks import EndedTask, ended_task
 from tidegate.store.common.outcomes import (
@@ -54,6 +56,8 @@ def end_run(
     if row is None:
         return False
     run = EndedRunRow(*row)
+    if isinstance(outcome, Suspended) and outcome.wait_keys:
+        outcome = _woken_if_ended(db, now, task, outcome)
     transition = plan_transition(now, run, outcome, has_next_key=_update_gate(db, now, run, outcome))
     db.execute(_SQL["attempt"], (task, *transition.attempt_row))
     _spend(db, now, task, outcome, transition)
@@ -63,6 +67,12 @@ def end_run(
     if (ended := ended_task(task, run, outcome.fence.run, transition)) is not None:
         hooked.append(ended)
     return True
+
+
+def _woken_if_ended(db: apsw.Connection, now: float, task: bytes, outcome: Suspended) -> Suspended:
+    """Return the outcome, due at once if one of its waits is over: the event came while the run ended."""
+    is_over = complete(events.has_ended_wait(SqliteSession(db, now), task, outcome.wait_keys))
+    return replace(outcome, delay_seconds=0.0) if is_over else outcome
 
 
 def is_resent(db: apsw.Connection, task: bytes, outcome: Outcome) -> bool:

@@ -24,12 +24,12 @@ _SQL = read_statements(Path(__file__).parent / "sql", "source")
 
 TASK_TABLES = (
     "task", "payload", "ready", "waiting", "archive", "result", "dead", "attempt", "action", "progress",
-    "usage", "stream", "chunk", "step", "doubt",
+    "usage", "stream", "chunk", "step", "doubt", "event_wait",
 )  # fmt: skip
 """The tables whose rows are copied with their task. The names it holds are copied separately."""
 SHARED_TABLES = (
     "gate", "pause", "control", "manifest", "token", "schedule", "schedule_set", "tick", "alert_mute",
-    "failure_group", "failure_mark",
+    "failure_group", "failure_mark", "event",
 )  # fmt: skip
 """The tables whose rows belong to no task. All their rows are copied. Only of ticks, those that no longer
 matter are left out."""

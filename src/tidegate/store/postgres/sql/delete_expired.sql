@@ -38,6 +38,17 @@ WHERE ctid = ANY (ARRAY (
     FOR UPDATE SKIP LOCKED
 ))
 
+-- name: expired_events
+-- 1 at, 2 how many at most
+DELETE FROM /*schema*/event
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/event
+    WHERE expires_at <= (SELECT /*schema*/moment($1))
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+))
+
 -- name: old_rollups
 -- 1 at, 2 seconds since they counted, 3 how many at most
 DELETE FROM /*schema*/rollup_sum

@@ -103,6 +103,11 @@ WHERE tenant = $1
 DELETE FROM /*schema*/token
 WHERE tenant = $1
 
+-- name: tenant_events
+-- 1 tenant
+DELETE FROM /*schema*/event
+WHERE tenant = $1
+
 -- name: tenant_letters
 -- 1 tenant
 DELETE FROM /*schema*/operation_task

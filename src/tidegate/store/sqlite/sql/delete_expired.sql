@@ -48,6 +48,23 @@ FROM permit
 WHERE expires_at <= ?1
 LIMIT 1
 
+-- name: expired_events
+-- 1 now, 2 how many at most
+DELETE FROM event
+WHERE id IN (
+    SELECT id
+    FROM event
+    WHERE expires_at <= ?1
+    LIMIT ?2
+)
+
+-- name: has_expired_events
+-- 1 now
+SELECT 1
+FROM event
+WHERE expires_at <= ?1
+LIMIT 1
+
 -- name: old_rollups
 -- 1 minute before which they were counted, 2 how many at most
 DELETE FROM rollup_sum

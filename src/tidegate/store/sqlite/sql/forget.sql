@@ -103,6 +103,11 @@ WHERE tenant = ?1
 DELETE FROM token
 WHERE tenant = ?1
 
+-- name: tenant_events
+-- 1 tenant
+DELETE FROM event
+WHERE tenant = ?1
+
 -- name: tenant_letters
 -- 1 tenant
 DELETE FROM operation_task

@@ -20,6 +20,8 @@ FROM (
     SELECT min(failed_at) + ?2 FROM dead
     UNION ALL
     SELECT min(expires_at) FROM key WHERE expires_at IS NOT NULL
+    UNION ALL
+    SELECT min(expires_at) FROM event
 )
 
 -- name: tick

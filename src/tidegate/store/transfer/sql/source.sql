@@ -41,6 +41,9 @@ END;
 CREATE TRIGGER sealed_step BEFORE UPDATE ON step BEGIN
     SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
 END;
+CREATE TRIGGER sealed_event BEFORE INSERT ON event BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
 CREATE TRIGGER sealed_schedule BEFORE UPDATE ON schedule BEGIN
     SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
 END;
@@ -62,6 +65,7 @@ DROP TRIGGER sealed_enqueue_batch;
 DROP TRIGGER reranked_ready;
 DROP TRIGGER reranked_waiting;
 DROP TRIGGER IF EXISTS sealed_step;
+DROP TRIGGER IF EXISTS sealed_event;
 DROP TRIGGER IF EXISTS sealed_schedule;
 DROP TRIGGER IF EXISTS sealed_new_schedule;
 
@@ -246,6 +250,14 @@ FROM doubt
 WHERE task_id IN (SELECT value FROM carray(?1))
 ORDER BY id
 
+-- name: event_wait
+-- As `step`, without the numbers.
+-- 1 ids
+SELECT task_id, key, tenant, name, state, since_at, deadline_at, event_id, codec_tag, data
+FROM event_wait
+WHERE task_id IN (SELECT value FROM carray(?1))
+ORDER BY number
+
 -- name: key
 -- The names that these tasks hold.
 -- 1 ids
@@ -306,6 +318,10 @@ FROM schedule_set
 -- name: alert_mute
 SELECT rule, subject, until_at, muted_at, muted_by, why
 FROM alert_mute
+
+-- name: event
+SELECT id, tenant, name, codec_tag, data, at, expires_at
+FROM event
 
 -- name: tick
 -- Ticks that did not fire, and those whose tasks may not be final.

@@ -93,6 +93,12 @@ INSERT INTO /*schema*/alert_mute (rule, subject, until_at, muted_at, muted_by, w
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT DO NOTHING
 
+-- name: event
+-- 1 id, 2 tenant, 3 name, 4 codec tag, 5 data, 6 moment it was sent, 7 when it expires
+INSERT INTO /*schema*/event (id, tenant, name, codec_tag, data, at, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (id) DO NOTHING
+
 -- name: tick
 -- 1 schedule, 2 planned moment, 3 the last of several ticks, 4 how many, 5 outcome, 6 reason, 7 moment it was decided,
 -- 8 task id, 9 whether its task counts as unfinished
