@@ -248,6 +248,49 @@ class Tidegate(Hooks, TaskAccess):
         answers = self._core.enqueue_all_sync((new_task_of(task) for task in tasks), conn)
         return [answer.task_id for answer in answers]
 
+    async def send_event(
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        tenant: str = "",
+        key: str | None = None,
+        keep: Seconds = "7d",
+    ) -> int:
+        """Send an event to the tasks that wait for it by `ctx.wait_event`; return how many waited.
+
+        Each task that waits for the name gets the event, and so does each task that begins to wait for it
+        while it is kept. Put what identifies your case into the name, such as `order:123:paid`.
+
+        Args:
+            name: Its name, 1 to 200 characters.
+            data: What the tasks get: any value that can be stored, up to 1 MiB.
+            tenant: The tenant whose tasks get it. Empty: tasks without a tenant.
+            key: Makes the call safe to repeat: while an event is kept, another with the same name and key
+                changes nothing. Use the id that the sender of a webhook gives it.
+            keep: How long it is kept: seconds, a timedelta, or text such as `30d`; at most 366 days.
+
+        Raises:
+            OptionError: An option is invalid.
+            ArgumentsError: The data cannot be stored.
+        """
+        from tidegate.operations.send_event import send_event
+
+        store = await self._core.opened_store()
+        return await send_event(store, name, data, tenant=tenant, key=key, keep=keep)
+
+    def send_event_sync(
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        tenant: str = "",
+        key: str | None = None,
+        keep: Seconds = "7d",
+    ) -> int:
+        """Same as `send_event`, from sync code."""
+        return run_sync(self.send_event(name, data, tenant=tenant, key=key, keep=keep))
+
     @functools.cached_property
     def admin(self) -> Admin:
         """Operators' methods for tasks, queues, dead letters, upstreams and workers."""

@@ -25,7 +25,8 @@
     ├── StepError                  a step of a task cannot be done
     │   ├── StepInDoubtError       it may have been done; a person must decide
     │   ├── StepRejectedError      a person decided that it must not be done again
-    │   └── StepChangedError       its arguments differ from those of its recorded result
+    │   ├── StepChangedError       its arguments differ from those of its recorded result
+    │   └── EventTimeoutError      the event that it waited for did not come in time
     ├── ResultTimeoutError         the task is not final yet
     └── TaskFailedError            the task is final, without success
         └── TaskCancelledError
@@ -364,3 +365,11 @@ class StepChangedError(StepError):
     """The step's arguments differ from those of its recorded result, and its `on_change` is `error`."""
 
     code = "TG603"
+
+
+class EventTimeoutError(StepError, TimeoutError):
+    """The event that a task waited for was not sent in time. A later run of the task gets the same error."""
+
+    code = "TG604"
+    event: str = ""
+    """The event's name."""

@@ -80,3 +80,34 @@ async def beside_a_step(ctx: Context, seconds: float, step_seconds: float) -> st
     write("start", run=ctx.run)
     _, answer = await asyncio.gather(ctx.sleep(seconds), ctx.step("slow", slow, step_seconds))
     return answer
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2)
+async def event_in_loop(ctx: Context, name: str) -> object:
+    write("start", run=ctx.run)
+    data = await ctx.wait_event(name)
+    return [data, await ctx.step("after", call, "after")]
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2)
+def event_in_thread(ctx: Context, name: str) -> object:
+    data = ctx.wait_event_sync(name)
+    return [data, ctx.step_sync("after", call_plainly, "after")]
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2, runs_in="process")
+def event_in_child(ctx: Context, name: str) -> object:
+    data = ctx.wait_event_sync(name)
+    return [data, ctx.step_sync("after", call_plainly, "after")]
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2, runs_in="process")
+async def event_in_child_loop(ctx: Context, name: str) -> object:
+    data = await ctx.wait_event(name)
+    return [data, await ctx.step("after", call, "after")]
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2)
+async def event_beside_a_step(ctx: Context, name: str, step_seconds: float) -> object:
+    write("start", run=ctx.run)
+    return await asyncio.gather(ctx.wait_event(name), ctx.step("slow", slow, step_seconds))

@@ -145,3 +145,47 @@ async def test_a_run_that_is_killed_before_it_is_suspended_wakes_at_the_moment_i
     assert await wakes_at() == recorded
     entries = await (await the_store(suspending)).get_history(handle.id)
     assert entries[-1].at >= recorded > entries[-2].ended_at
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_task_goes_on_with_the_event_that_it_waited_for(
+    form: str, suspending: Any, store_url: str, tmp_path: Path
+) -> None:
+    with worker_process("suspending:app", tmp_path, TIDEGATE_DATABASE_URL=store_url):
+        handle = await getattr(suspending, f"event_{form}").enqueue("paid")
+        await suspended(suspending, handle.id)
+        assert await suspending.app.send_event("paid", {"cents": 5}) == 1
+        await the_end(suspending, handle.id)
+    assert await handle.result(5) == [{"cents": 5}, "AFTER"]
+    assert await run_ends(suspending, handle.id) == ["suspended", "succeeded"]
+    assert calls(tmp_path) == Counter(after=1)
+
+
+async def test_an_event_that_comes_while_a_step_holds_the_suspension_up_is_received_in_the_same_run(
+    suspending: Any, store_url: str, tmp_path: Path
+) -> None:
+    with worker_process("suspending:app", tmp_path, TIDEGATE_DATABASE_URL=store_url):
+        handle = await suspending.event_beside_a_step.enqueue("paid", 2.5)
+
+        async def is_in_the_step() -> bool:
+            return calls(tmp_path)["slow"] == 1
+
+        await until(is_in_the_step, within=60)
+        await suspending.app.send_event("paid", 1)
+        await the_end(suspending, handle.id)
+    assert await handle.result(5) == [1, "slow"]
+    assert await run_ends(suspending, handle.id) == ["succeeded"]
+
+
+async def test_a_kill_while_a_task_waits_for_an_event_loses_neither(
+    suspending: Any, store_url: str, tmp_path: Path
+) -> None:
+    with worker_process("suspending:app", tmp_path, TIDEGATE_DATABASE_URL=store_url) as worker:
+        handle = await suspending.event_in_loop.enqueue("paid")
+        await suspended(suspending, handle.id)
+        worker.close()
+    assert await suspending.app.send_event("paid", 1) == 1
+    with worker_process("suspending:app", tmp_path, TIDEGATE_DATABASE_URL=store_url):
+        await the_end(suspending, handle.id)
+    assert await handle.result(5) == [1, "AFTER"]
+    assert starts(tmp_path) == [1, 2]

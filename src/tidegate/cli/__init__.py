@@ -32,6 +32,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "autoscale": "Show how many workers each pool should have now, and why.",
     "metrics": "Print the metrics in Prometheus' text format.",
     "tasks": "List, show, cancel and retry tasks, or change their priority.",
+    "events": "Send events to tasks that wait for them.",
     "queues": "List queues, pause and resume them, and wait until a queue is empty.",
     "functions": "List task functions, and pause and resume them.",
     "limits": "List and set the rate limits of task functions.",

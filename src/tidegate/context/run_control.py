@@ -43,6 +43,8 @@ class SuspensionRequest:
     delay_seconds: float | None
     """None: until something else than the time wakes the task."""
     why: str
+    wait_keys: tuple[str, ...] = ()
+    """Its waits for events."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,23 @@
-"""The part of a task's context for long waits: `ctx.sleep` and `ctx.sleep_sync`."""
+"""The part of a task's context for long waits: `ctx.sleep` and `ctx.wait_event`."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from tidegate.context.run_control import SuspensionRequest
+from tidegate.context.run_control import StopReason, SuspensionRequest
 from tidegate.context.steps import StepMethods
-from tidegate.context.stop import TaskSuspended
-from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option
+from tidegate.context.stop import TaskStopped, TaskSuspended
+from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option, text_option, wrong
+from tidegate.domain.step import KEY_LENGTH
 from tidegate.domain.text import format_duration
+from tidegate.errors import EventTimeoutError, UsageError
 
-if TYPE_CHECKING:
-    from tidegate.steps.waits import RunWaits
+if TYPE_CHECKING:  # imported by the first wait
+    from tidegate.steps.waits import RunWaits, Wait
+    from tidegate.store.event_rows import EventWait, WaitAnswer
 
 SUSPEND_SECONDS = 5.0
 """A run ends for a wait of at least this long. For a shorter one, ending it and starting it again would cost
@@ -22,6 +26,8 @@ more than the slot does."""
 _SLEEP = "sleep"
 _CHECK_SECONDS = 0.05
 """How often a wait checks whether the steps in flight are done, and a plain function whether to stop."""
+_EVENT_CHECK_SECONDS = 1.0
+"""How often a run that cannot end yet asks for its event."""
 _TURNS = 10
 """Turns of the event loop that the rest of the function gets to begin another step, before the run ends."""
 _ROUNDING_SECONDS = 0.001
@@ -51,6 +57,8 @@ class WaitMethods(StepMethods):
             TaskStopped: The run was asked to stop.
             OptionError: `duration` is invalid.
         """
+        from tidegate.steps.waits import Wait
+
         seconds = _duration(duration)
         if self._sleeps_in_process():
             await asyncio.sleep(seconds)
@@ -60,17 +68,101 @@ class WaitMethods(StepMethods):
             return self._store_now() + seconds
 
         ends_at = self._run_clock_at(await self.step(_SLEEP, wake_at, key=key or _SLEEP))
-        why = f"sleeps {format_duration(seconds)}"
-        await self._wait(ends_at, why)
+        with self._steps().waits.waiting(Wait(ends_at, f"sleeps {format_duration(seconds)}")) as wait:
+            await self._wait(wait)
 
     def sleep_sync(self, duration: Seconds, *, key: str | None = None) -> None:
         """Do the same as `sleep`, from a plain function."""
+        from tidegate.steps.waits import Wait
+
         seconds = _duration(duration)
         if self._sleeps_in_process():
             time.sleep(seconds)
             return
         wakes_at = self.step_sync(_SLEEP, lambda: self._store_now() + seconds, key=key or _SLEEP)
-        self._wait_sync(self._run_clock_at(wakes_at), f"sleeps {format_duration(seconds)}")
+        why = f"sleeps {format_duration(seconds)}"
+        with self._steps().waits.waiting(Wait(self._run_clock_at(wakes_at), why)) as wait:
+            self._wait_sync(wait)
+
+    async def wait_event(self, name: str, *, timeout: Seconds | None = None, key: str | None = None) -> Any:
+        """Wait for an event without using a slot of the worker, and return what was sent with it.
+
+        `app.send_event`, the command line and the HTTP API send events. An event may come before the task
+        waits for it: it is kept for 7 days, unless its sender chose otherwise. Every task of the tenant that
+        waits for the name gets it, each task once. So put what identifies your case into the name, such as
+        `order:123:paid`. What a wait has got is recorded: a later run of the task gets the same.
+
+        While nothing has come, the task is `suspended`, as in a `sleep`.
+
+        Args:
+            name: The event's name, 1 to 200 characters.
+            timeout: The longest wait, from its first begin: seconds, a timedelta, or text such as `2d`.
+            key: Tells this wait from the others of the task for this name. Without one they are told apart
+                by their number, in the order in which the function comes to them.
+
+        Raises:
+            EventTimeoutError: The event did not come in time.
+            TaskSuspended: The run ends for now. Let it pass.
+            TaskStopped: The run was asked to stop.
+            UsageError: Called inside a step or outside a worker.
+            OptionError: An option is invalid.
+        """
+        from tidegate.steps.waits import Wait
+        from tidegate.store.event_rows import WaitStatus
+
+        wait, waits = self._event_wait(name, timeout, key), self._steps().waits
+        why = f"waits for event {name}"
+        while True:
+            asking = self._steps().port.wait_for_event(wait)
+            answer = await asyncio.shield(asyncio.wrap_future(asking))
+            if answer.status is not WaitStatus.OPEN:
+                return self._received(wait, answer)
+            with waits.waiting(Wait(self._ends_in(answer.left_seconds), why, wait.key)) as mine:
+                await self._wait(mine, _EVENT_CHECK_SECONDS)
+
+    def wait_event_sync(self, name: str, *, timeout: Seconds | None = None, key: str | None = None) -> Any:
+        """Do the same as `wait_event`, from a plain function."""
+        from tidegate.steps.waits import Wait
+        from tidegate.store.event_rows import WaitStatus
+
+        wait, waits = self._event_wait(name, timeout, key), self._steps().waits
+        why = f"waits for event {name}"
+        while True:
+            answer = self._steps().port.wait_for_event(wait).result()
+            if answer.status is not WaitStatus.OPEN:
+                return self._received(wait, answer)
+            with waits.waiting(Wait(self._ends_in(answer.left_seconds), why, wait.key)) as mine:
+                self._wait_sync(mine, _EVENT_CHECK_SECONDS)
+
+    def _event_wait(self, name: str, timeout: Seconds | None, key: str | None) -> EventWait:
+        from tidegate.steps import current_step
+        from tidegate.store.event_rows import EventWait
+
+        self.raise_if_cancelled()
+        text_option("name", name)
+        if not name or len(name) > KEY_LENGTH:
+            raise wrong("name", name, f"use text of 1 to {KEY_LENGTH} characters")
+        if current_step() is not None:
+            raise UsageError("ctx.wait_event was called inside a step", fix="wait between the steps")
+        seconds = None if timeout is None else seconds_option("timeout", timeout, most=LONGEST_WAIT_SECONDS)
+        steps = self._steps()
+        identity = steps.identify(f"event {name}", (key or "").encode())
+        return EventWait(steps.fence, identity, name, self.tenant, seconds)
+
+    def _received(self, wait: EventWait, answer: WaitAnswer) -> Any:
+        from tidegate.codec import Shape
+        from tidegate.store.event_rows import WaitStatus
+
+        if answer.status is WaitStatus.FENCED:
+            raise TaskStopped(StopReason.LOST.value)
+        if answer.status is WaitStatus.TIMED_OUT:
+            raise EventTimeoutError(
+                f"event {wait.name} was not sent in time",
+                fix="send it with app.send_event, or give a longer timeout=",
+                step=wait.name,
+                event=wait.name,
+            )
+        return Shape().decode(answer.data, path=f"the data of event {wait.name}")
 
     def _sleeps_in_process(self) -> bool:
         """Whether a sleep keeps its slot: in a plain call, and inside a step, which must not be cut off."""
@@ -79,51 +171,52 @@ class WaitMethods(StepMethods):
         self.raise_if_cancelled()
         return self._control.store_offset is None or current_step() is not None
 
-    async def _wait(self, ends_at: float, why: str) -> None:
+    async def _wait(self, wait: Wait, at_most: float = math.inf) -> None:
         """Return when a wait is over. If that takes long, end the run as soon as no step is in flight.
 
         Args:
-            ends_at: When it is over, by the clock of the run.
-            why: What it waits for, for people.
+            wait: One of the waits of this run.
+            at_most: Return after this many seconds, even if the wait is not over.
 
         Raises:
             TaskSuspended: The run ends for now.
         """
-        from tidegate.steps.waits import Wait
-
         waits = self._steps().waits
-        with waits.waiting(Wait(ends_at, why)):
-            while (left := self._left(ends_at)) > 0:
-                if left < SUSPEND_SECONDS:
-                    await asyncio.sleep(left)
-                    return
-                begun_before = waits.steps()[1]
-                for _ in range(_TURNS):
-                    await asyncio.sleep(0)
-                if waits.steps() == (0, begun_before):
-                    self._suspend(waits)
-                await asyncio.sleep(_CHECK_SECONDS)
+        until = self._control.clock() + at_most
+        while (left := min(self._left(wait.ends_at), self._left(until))) > 0:
+            if self._left(wait.ends_at) < SUSPEND_SECONDS:
+                await asyncio.sleep(left)
+                return
+            begun_before = waits.steps()[1]
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            if waits.steps() == (0, begun_before):
+                self._suspend(waits)
+            await asyncio.sleep(_CHECK_SECONDS)
 
-    def _wait_sync(self, ends_at: float, why: str) -> None:
-        from tidegate.steps.waits import Wait
-
+    def _wait_sync(self, wait: Wait, at_most: float = math.inf) -> None:
         waits = self._steps().waits
-        with waits.waiting(Wait(ends_at, why)):
-            while (left := self._left(ends_at)) > 0:
-                self.raise_if_cancelled()
-                if left >= SUSPEND_SECONDS and waits.steps()[0] == 0:
-                    self._suspend(waits)
-                time.sleep(min(left, _CHECK_SECONDS))
+        until = self._control.clock() + at_most
+        while (left := min(self._left(wait.ends_at), self._left(until))) > 0:
+            self.raise_if_cancelled()
+            if self._left(wait.ends_at) >= SUSPEND_SECONDS and waits.steps()[0] == 0:
+                self._suspend(waits)
+            time.sleep(min(left, _CHECK_SECONDS))
 
     def _suspend(self, waits: RunWaits) -> NoReturn:
         """End the run until the first of its waits is over."""
         self.raise_if_cancelled()
         first = waits.first()
         delay = None if first.ends_at is None else self._left(first.ends_at)
-        self._control.suspension = SuspensionRequest(delay, first.why)
+        self._control.suspension = SuspensionRequest(delay, first.why, waits.keys())
         raise TaskSuspended(first.why)
 
-    def _left(self, ends_at: float) -> float:
+    def _ends_in(self, seconds: float | None) -> float | None:
+        return None if seconds is None else self._control.clock() + seconds
+
+    def _left(self, ends_at: float | None) -> float:
+        if ends_at is None:
+            return math.inf
         left = ends_at - self._control.clock()
         return left if left > _ROUNDING_SECONDS else 0.0
 

@@ -11,6 +11,7 @@ from tidegate.domain.spec import Rule
 from tidegate.domain.text import redacted_text
 from tidegate.errors import (
     CallTooLargeError,
+    EventTimeoutError,
     KeyConflictError,
     NotAcceptedError,
     StepError,
@@ -216,6 +217,8 @@ def _step_failure(exc: BaseException) -> Failure | None:
         reason = Reason.IN_DOUBT
     elif isinstance(error, StepRejectedError):
         reason = Reason.REJECTED
+    elif isinstance(error, EventTimeoutError):
+        reason = Reason.TIMEOUT
     return Failure(
         Verdict.PERMANENT, reason, message=message_of(error), evidence=f"class {class_name_of(error)}"
     )

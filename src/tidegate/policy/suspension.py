@@ -14,6 +14,7 @@ def suspend(
     delay_seconds: float | None,
     why: str,
     time_left: TimeLeft,
+    wait_keys: tuple[str, ...] = (),
     calls: CallSummary = NO_CALLS,
 ) -> Suspended:
     """Return the outcome of a run that waits without a slot.
@@ -26,9 +27,10 @@ def suspend(
         delay_seconds: The time until it wakes; None: until something else wakes it.
         why: What it waits for, for people.
         time_left: The time until its limits.
+        wait_keys: Its waits for events.
         calls: The calls that the run made.
     """
     until_deadline = max(0.0, time_left.deadline_seconds)
     if until_deadline < (float("inf") if delay_seconds is None else delay_seconds):
         delay_seconds = until_deadline
-    return Suspended(fence, delay_seconds, why, rank_offset=-LIFT_SECONDS, calls=calls)
+    return Suspended(fence, delay_seconds, why, rank_offset=-LIFT_SECONDS, wait_keys=wait_keys, calls=calls)

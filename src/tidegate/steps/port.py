@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
+from tidegate.errors import UsageError
+from tidegate.store.event_rows import EventWait, WaitAnswer
 from tidegate.store.step_rows import (
     BeginStatus,
     BegunStep,
@@ -29,6 +31,9 @@ class StepPort(Protocol):
     def read(self, task_id: str) -> Future[list[StepRow]]:
         """Return the recorded steps of the run's task."""
 
+    def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:
+        """Begin a wait for an event, or return what became of it."""
+
 
 class NotRecorded:
     """The steps of a plain call, outside a worker: each is done, and none is kept."""
@@ -44,6 +49,12 @@ class NotRecorded:
     def read(self, task_id: str) -> Future[list[StepRow]]:
         """Return no steps."""
         return _done([])
+
+    def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:
+        """Refuse: a plain call has no task that an event could wake."""
+        raise UsageError(
+            "ctx.wait_event was called outside a worker", fix="enqueue the task, and let a worker run it"
+        )
 
 
 def _done(value: T) -> Future[T]:

@@ -15,6 +15,8 @@ class Wait:
     ends_at: float | None
     """When the wait is over, by the clock of the run; None: not at a moment."""
     why: str
+    key: str = ""
+    """The identity of a wait for an event; empty for other waits."""
 
 
 @dataclass(slots=True)
@@ -42,13 +44,13 @@ class RunWaits:
                 self._steps_in_flight -= 1
 
     @contextmanager
-    def waiting(self, wait: Wait) -> Iterator[None]:
+    def waiting(self, wait: Wait) -> Iterator[Wait]:
         """Count a wait as one of the run inside the block."""
         key = object()
         with self._lock:
             self._waits[key] = wait
         try:
-            yield
+            yield wait
         finally:
             with self._lock:
                 del self._waits[key]
@@ -57,6 +59,11 @@ class RunWaits:
         """Return how many steps are in flight, and how many were begun in total."""
         with self._lock:
             return self._steps_in_flight, self._steps_begun
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the identities of the waits for events."""
+        with self._lock:
+            return tuple(sorted(wait.key for wait in self._waits.values() if wait.key))
 
     def first(self) -> Wait:
         """Return the wait that ends first. There must be one."""

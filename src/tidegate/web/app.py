@@ -50,6 +50,7 @@ from tidegate.web.routes import (
     schedules,
     statistics,
     submit,
+    task_events,
     tasks,
 )
 from tidegate.web.settings import WebSettings
@@ -98,6 +99,7 @@ def create_app(
     every = (
         submit,
         tasks,
+        task_events,
         events,
         dead_letters,
         overview,

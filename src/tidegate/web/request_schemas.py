@@ -64,6 +64,22 @@ class SubmitRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The most charged attempts before the task is dead."""
 
 
+class SendEventRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """An event for the tasks that wait for it."""
+
+    name: str
+    """1 to 200 characters, such as `order:123:paid`."""
+    data: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
+    """What the tasks get: any JSON value."""
+    key: str | None = None
+    """Makes the request safe to repeat: while an event is kept, another with the same name and key changes
+    nothing."""
+    keep_seconds: Duration = None
+    """How long it is kept for tasks that begin to wait later. Default: 7 days."""
+    tenant: str | None = None
+    """The tenant whose tasks get it. Default: the token's tenant, else tasks without a tenant."""
+
+
 class SubmitManyRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The tasks to enqueue: all or none."""
 

@@ -26,6 +26,14 @@ class SubmittedOut(msgspec.Struct):
     """The path of the task's status."""
 
 
+class SentEventOut(msgspec.Struct):
+    """An event that is stored."""
+
+    name: str
+    delivered: int
+    """How many tasks waited for it."""
+
+
 class SubmittedMany(msgspec.Struct):
     """The enqueued tasks, in the order of the request."""
 

@@ -11,12 +11,14 @@ from tidegate.store.step_rows import StepRow
 from tidegate.worker.children.messages import (
     BeginStep,
     EndStep,
+    EventAnswer,
     StepAnswer,
     StepBegun,
     StepEnded,
     StepRefused,
     StepRequest,
     StepsRead,
+    WaitForEvent,
 )
 
 ROWS_BYTES = 4 * 2**20
@@ -30,6 +32,13 @@ def answer_step(port: StepPort, request: StepRequest, send: Callable[[StepAnswer
         _when_done(port.begin(request.begin), number, send, lambda answer: send(StepBegun(number, answer)))
     elif isinstance(request, EndStep):
         _when_done(port.end(request.end), number, send, lambda answer: send(StepEnded(number, answer)))
+    elif isinstance(request, WaitForEvent):
+        _when_done(
+            port.wait_for_event(request.wait),
+            number,
+            send,
+            lambda answer: send(EventAnswer(number, answer)),
+        )
     else:
         _when_done(port.read(request.task_id), number, send, lambda rows: _send_rows(number, rows, send))
 

@@ -315,7 +315,11 @@ def _requested(control: RunControl) -> RetryWanted | FunctionSuspended | None:
     if (retry := control.retry) is not None:
         return RetryWanted(after_seconds=retry.after_seconds, reason=retry.reason, charge=retry.charge)
     if (suspension := control.suspension) is not None:
-        return FunctionSuspended(delay_seconds=suspension.delay_seconds, why=suspension.why)
+        return FunctionSuspended(
+            delay_seconds=suspension.delay_seconds,
+            why=suspension.why,
+            wait_keys=suspension.wait_keys,
+        )
     return None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from tidegate.store.event_rows import EventWait, WaitAnswer
 from tidegate.store.step_rows import BegunStep, EndedStep, StepBegin, StepEnd, StepRow
 from tidegate.verdicts import Transient
 from tidegate.worker.children.messages import (
@@ -18,6 +19,7 @@ from tidegate.worker.children.messages import (
     StepAnswer,
     StepRefused,
     StepsRead,
+    WaitForEvent,
 )
 
 
@@ -51,6 +53,12 @@ class ChildSteps:
         """Have the pool process read the recorded steps."""
         number, future = self._request()
         self._send(ReadSteps(number, task_id))
+        return future
+
+    def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:
+        """Have the pool process begin a wait for an event."""
+        number, future = self._request()
+        self._send(WaitForEvent(number, wait))
         return future
 
     def take(self, answer: StepAnswer) -> None:
@@ -89,6 +97,10 @@ class OlderPoolProcess:
         raise _not_yet()
 
     def read(self, task_id: str) -> Future[list[StepRow]]:
+        """Refuse."""
+        raise _not_yet()
+
+    def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:
         """Refuse."""
         raise _not_yet()
 

@@ -15,6 +15,7 @@ import msgspec
 
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.failure import Failure, LastFailure
+from tidegate.store.event_rows import EventWait, WaitAnswer
 from tidegate.store.step_rows import BegunStep, EndedStep, StepBegin, StepEnd, StepRow
 
 HEADER_BYTES = 4
@@ -85,6 +86,13 @@ class StepRefused(msgspec.Struct, tag="step_refused", frozen=True):
     message: str
 
 
+class EventAnswer(msgspec.Struct, tag="event_answer", frozen=True):
+    """The answer to `WaitForEvent`. To the child process."""
+
+    number: int
+    answer: WaitAnswer
+
+
 class ChildReady(msgspec.Struct, tag="ready", frozen=True):
     """The application is imported and the start hooks have run. To the pool process."""
 
@@ -132,6 +140,13 @@ class ReadSteps(msgspec.Struct, tag="read_steps", frozen=True):
     task_id: str
 
 
+class WaitForEvent(msgspec.Struct, tag="wait_for_event", frozen=True):
+    """The function waits for an event. The pool process answers with `EventAnswer`."""
+
+    number: int
+    wait: EventWait
+
+
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of every reply."""
 
@@ -169,14 +184,16 @@ class FunctionSuspended(RunReport, tag="suspended", frozen=True, kw_only=True):
 
     delay_seconds: float | None
     why: str
+    wait_keys: tuple[str, ...] = ()
+    """Its waits for events."""
 
 
 class FunctionStopped(RunReport, tag="stopped", frozen=True, kw_only=True):
     """The function ended because it was asked to stop."""
 
 
-StepAnswer = StepBegun | StepEnded | StepsRead | StepRefused
-StepRequest = BeginStep | EndStep | ReadSteps
+StepAnswer = StepBegun | StepEnded | StepsRead | StepRefused | EventAnswer
+StepRequest = BeginStep | EndStep | ReadSteps | WaitForEvent
 ToChild = RunTask | StopTask | StepAnswer
 ToParent = (
     ChildReady

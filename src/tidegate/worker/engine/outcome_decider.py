@@ -145,6 +145,7 @@ class OutcomeDecider:
             task_run.claimed.fence,
             delay_seconds=request.delay_seconds,
             why=request.why,
+            wait_keys=request.wait_keys,
             time_left=task_run.time_left.after(self._clock() - task_run.received_at),
             calls=task_run.calls(),
         )

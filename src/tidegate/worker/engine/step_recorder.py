@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from tidegate.domain.outcome import Fence
 from tidegate.errors import StoreUnavailableError
+from tidegate.store.event_rows import EventWait, WaitAnswer, WaitStatus
 from tidegate.store.protocol import Store
 from tidegate.store.step_rows import BeginStatus, BegunStep, EndedStep, StepBegin, StepEnd, StepRow
 from tidegate.worker import report
@@ -23,6 +24,7 @@ BATCH_BYTES = 4 * 2**20
 INLINE_BYTES = 65_536
 """Results up to this size are read at once when a task runs again; larger ones when their step is met."""
 
+T = TypeVar("T")
 Q = TypeVar("Q", StepBegin, StepEnd)
 A = TypeVar("A", BegunStep, EndedStep)
 Pending = list[tuple[Q, "Future[A]"]]
@@ -46,7 +48,7 @@ class StepRecorder:
         self._begins: Pending[StepBegin, BegunStep] = []
         self._ends: Pending[StepEnd, EndedStep] = []
         self._woken = asyncio.Event()
-        self._reads: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[None]] = set()
         self._unanswered: set[Future[Any]] = set()
         self._is_closed = False
 
@@ -60,10 +62,14 @@ class StepRecorder:
 
     def read(self, task_id: str) -> Future[list[StepRow]]:
         """Read the recorded steps of a task, without large results."""
-        future: Future[list[StepRow]] = Future()
-        if self._expect_answer(future):
-            self._loop.call_soon_threadsafe(self._start_read, task_id, future)
-        return future
+        return self._ask(
+            f"reading the steps of task {task_id}",
+            lambda: self._store.read_steps(task_id, max_bytes=INLINE_BYTES),
+        )
+
+    def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:
+        """Begin a wait for an event, or return what became of it."""
+        return self._ask(f"waiting for event {wait.name}", lambda: self._wait_for_event(wait))
 
     async def run(self) -> None:
         """Write until cancelled. Then each request without an answer fails, and its step stays open."""
@@ -106,15 +112,22 @@ class StepRecorder:
         with self._lock:
             self._is_closed = True
             unanswered = tuple(self._unanswered)
-        for read in self._reads:
+        for read in self._calls:
             read.cancel()
         for future in unanswered:
             _answer(future, _closed())
 
-    def _start_read(self, task_id: str, future: Future[list[StepRow]]) -> None:
-        read = self._loop.create_task(self._read(task_id, future), name="tidegate steps")
-        self._reads.add(read)
-        read.add_done_callback(self._reads.discard)
+    def _ask(self, what: str, call: Callable[[], Awaitable[T]]) -> Future[T]:
+        """Make a call of the store that may be repeated, until the store has answered."""
+        future: Future[T] = Future()
+        if self._expect_answer(future):
+            self._loop.call_soon_threadsafe(self._start_call, what, call, future)
+        return future
+
+    def _start_call(self, what: str, call: Callable[[], Awaitable[T]], future: Future[T]) -> None:
+        calling = self._loop.create_task(self._call(what, call, future), name="tidegate steps")
+        self._calls.add(calling)
+        calling.add_done_callback(self._calls.discard)
 
     async def _write(self) -> None:
         """Write what was taken until nothing is left. It tries until the store has answered."""
@@ -167,15 +180,23 @@ class StepRecorder:
                 report.will_retry(f"{what} {len(requests)} steps", error, seconds)
                 await asyncio.sleep(seconds)
 
-    async def _read(self, task_id: str, future: Future[list[StepRow]]) -> None:
+    async def _call(self, what: str, call: Callable[[], Awaitable[T]], future: Future[T]) -> None:
         pause = BackoffDelay(self._rng)
         while not future.done():
             try:
-                _answer(future, await self._store.read_steps(task_id, max_bytes=INLINE_BYTES))
+                _answer(future, await call())
+            except ValueError as refused:  # the back ends refuse content with it
+                _answer(future, refused)
             except Exception as error:
                 seconds = pause.next()
-                report.will_retry(f"reading the steps of task {task_id}", error, seconds)
+                report.will_retry(what, error, seconds)
                 await asyncio.sleep(seconds)
+
+    async def _wait_for_event(self, wait: EventWait) -> WaitAnswer:
+        answer = await self._store.wait_for_event(wait)
+        if answer.status is WaitStatus.FENCED:
+            self._on_lost(wait.fence)
+        return answer
 
 
 def _answer(future: Future[Any], answer: object) -> None:
