@@ -9,6 +9,7 @@ from tidegate import Context
 from tidegate.context import RunControl
 from tidegate.domain.step import OnDoubt
 from tidegate.steps import StepPort
+from tidegate.store.event_rows import EventWait, WaitAnswer, WaitStatus
 from tidegate.store.step_rows import (
     BeginStatus,
     BegunStep,
@@ -42,6 +43,9 @@ class RecordingPort:
 
     def read(self, task_id: str) -> Future[list[StepRow]]:
         return _now([])
+
+    def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:
+        return _now(WaitAnswer(WaitStatus.TIMED_OUT))
 
 
 def _now(value: Any) -> Future[Any]:

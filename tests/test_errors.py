@@ -23,6 +23,7 @@ from tidegate import (
     ArgumentsError,
     ConfigError,
     DataRemovedError,
+    EventTimeoutError,
     KeyConflictError,
     NotAcceptedError,
     OperationNotFoundError,
@@ -328,6 +329,11 @@ CASES: dict[str, Case] = {
         lambda _: do_a_step(BegunStep(BeginStatus.DONE, b"1", "json", arguments="other")),
         StepChangedError,
         {"step": "call"},
+    ),
+    "an event that was not sent in time": (
+        lambda _: context_with(RecordingPort()).wait_event("paid"),
+        EventTimeoutError,
+        {"event": "paid", "step": "paid"},
     ),
     "a call of a parked upstream": (call_a_parked_upstream, UpstreamParkedError, {"upstream": "openai"}),
 }

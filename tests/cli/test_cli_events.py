@@ -8,7 +8,7 @@ from cli_support import Workspace
 
 def sent(workspace: Workspace) -> list[tuple[object, ...]]:
     rows = workspace.ask(
-        lambda store: store._read(lambda db: db.rows("SELECT tenant, name, data FROM event ORDER BY at"))  # type: ignore[attr-defined]  # noqa: SLF001
+        lambda store: store._read(lambda db: db.rows("SELECT tenant, name, data FROM event ORDER BY at"))  # type: ignore[attr-defined]
     )
     return [tuple(row) for row in rows]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import httpx2
 import pytest
 from web_support import bearer, direct, make, serve
 
-import httpx2
 from tidegate import Tidegate
 from tidegate.internals import core_of
 from tidegate.web import Role, create_app
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 async def stored(app: Tidegate) -> list[tuple[str, str, bytes]]:
     """Return the tenant, name and data of every stored event."""
     store = await core_of(app).opened_store()
-    rows = await store._read(lambda db: db.rows("SELECT tenant, name, data FROM event ORDER BY at, id"))  # type: ignore[attr-defined]  # noqa: SLF001
+    rows = await store._read(lambda db: db.rows("SELECT tenant, name, data FROM event ORDER BY at, id"))  # type: ignore[attr-defined]
     return [tuple(row) for row in rows]
 
 
