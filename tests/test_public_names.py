@@ -75,6 +75,8 @@ def test_an_application_shows_only_what_users_may_use() -> None:
                 "function",
                 "handle",
             ),
+            "send_event",
+            "send_event_sync",
             *(
                 "on_child_start",
                 "on_event",

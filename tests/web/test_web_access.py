@@ -25,6 +25,7 @@ pytestmark = pytest.mark.anyio
 PUBLIC = {"/", "/livez", "/readyz", "/api/v1/problems/{slug}", "/api/v1/tidegate.js"}
 BODIES: dict[str, Any] = {
     "/api/v1/tasks": {"task": "web:add", "args": [1]},
+    "/api/v1/events": {"name": "paid"},
     "/api/v1/tasks/batch": {"tasks": [{"task": "web:add", "args": [1]}]},
     "/api/v1/dead-letters/redrive": {"task_ids": []},
     "/api/v1/dead-letters/purge": {"task_ids": []},
@@ -35,6 +36,7 @@ BODIES: dict[str, Any] = {
 TABLE: dict[tuple[str, str], str] = {
     ("POST", "/api/v1/tasks"): "submitter operator admin",
     ("POST", "/api/v1/tasks/batch"): "submitter operator admin",
+    ("POST", "/api/v1/events"): "submitter operator admin",
     ("GET", "/api/v1/tasks"): "viewer operator admin",
     ("GET", "/api/v1/tasks/{task_id}"): "submitter viewer operator admin",
     ("GET", "/api/v1/tasks/{task_id}/result"): "submitter viewer operator admin",

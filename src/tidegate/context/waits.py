@@ -37,6 +37,8 @@ _ROUNDING_SECONDS = 0.001
 class WaitMethods(StepMethods):
     """Long waits: the task gives its slot back, and runs again when the wait is over."""
 
+    tenant: str
+
     async def sleep(self, duration: Seconds, *, key: str | None = None) -> None:
         """Wait for this long without using a slot of the worker, also over restarts and deploys.
 
