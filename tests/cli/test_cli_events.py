@@ -17,8 +17,8 @@ def sent(workspace: Workspace) -> list[tuple[object, ...]]:
     ("data", "stored"), [([], b"null"), (['{"cents": 5}'], b'{"cents":5}'), (["Ada"], b'"Ada"')]
 )
 def test_an_event_is_stored_with_its_data(workspace: Workspace, data: list[str], stored: bytes) -> None:
-    said = workspace.run("events", "send", "order:1:paid", *data).stderr
-    assert "event order:1:paid: 0 tasks waited for it" in said
+    printed = workspace.run("events", "send", "order:1:paid", *data).stderr
+    assert "event order:1:paid: 0 tasks waited for it" in printed
     assert sent(workspace) == [("", "order:1:paid", stored)]
 
 
