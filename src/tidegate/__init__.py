@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         DeadLetterAdmin,
         FailureAdmin,
         FunctionAdmin,
+        MapAdmin,
         OperationAdmin,
         QueueAdmin,
         ScheduleAdmin,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         WorkerAdmin,
     )
     from tidegate.admin.history_values import DeathCount, FailureGroup, PeriodStatistics, UnknownFailureGroup
+    from tidegate.admin.maps import MapItem, MapStatus
     from tidegate.admin.operation_values import Operation, RedrivenLetter
     from tidegate.admin.schedule_values import PlannedTick, ScheduleStatus, TickStatus
     from tidegate.admin.tasks import TaskFilters
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from tidegate.deadletter.surges import GroupSurge
     from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
     from tidegate.domain.final_hook import FinalState
+    from tidegate.domain.map_end import MapEnd
     from tidegate.domain.retention import ArchiveFormat, QueueRetention, Retention
     from tidegate.domain.schedule import CatchUp, Overlap, TickOutcome
     from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Jitter, Polynomial, Priority, Rule
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
         DataRemovedError,
         EventTimeoutError,
         KeyConflictError,
+        MapNotFoundError,
         NotAcceptedError,
         OperationNotFoundError,
         OptionError,
@@ -103,10 +107,12 @@ if TYPE_CHECKING:
     from tidegate.limits.options import UpstreamLimits
     from tidegate.limits.pauses import PauseKind
     from tidegate.limits.values import GateState, ParkedBy
+    from tidegate.map_handle import MapHandle, MapResult
+    from tidegate.maps.progress import MapProgress
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
     from tidegate.operations.forget import ForgetReport
     from tidegate.operations.history import DeathFilters, GroupFilters, HistoryFilters, StatisticsFilters
-    from tidegate.options import EnqueueOptions, FinalFunction
+    from tidegate.options import EnqueueOptions, FinalFunction, MapSettings
     from tidegate.policy.backlog import WaitKind, WaitReason
     from tidegate.policy.classify import Classifier
     from tidegate.policy.drain import Drain, DrainKind
@@ -180,6 +186,15 @@ __all__ = [
     "LastFailure",
     "LetterState",
     "ManualCall",
+    "MapAdmin",
+    "MapEnd",
+    "MapHandle",
+    "MapItem",
+    "MapNotFoundError",
+    "MapProgress",
+    "MapResult",
+    "MapSettings",
+    "MapStatus",
     "NotAcceptedError",
     "Operation",
     "OperationAdmin",
@@ -338,6 +353,15 @@ _HOMES = {
     "LastFailure": "tidegate.domain.failure",
     "LetterState": "tidegate.store.operation_rows",
     "ManualCall": "tidegate.calls.manual_call",
+    "MapAdmin": "tidegate.admin",
+    "MapEnd": "tidegate.domain.map_end",
+    "MapHandle": "tidegate.map_handle",
+    "MapItem": "tidegate.admin.maps",
+    "MapNotFoundError": "tidegate.errors",
+    "MapProgress": "tidegate.maps.progress",
+    "MapResult": "tidegate.map_handle",
+    "MapSettings": "tidegate.options",
+    "MapStatus": "tidegate.admin.maps",
     "NotAcceptedError": "tidegate.errors",
     "Operation": "tidegate.admin.operation_values",
     "OperationAdmin": "tidegate.admin",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
 from tidegate.codec import CODEC
 from tidegate.codec.signature import Signature
@@ -13,7 +13,9 @@ from tidegate.domain.readers import shown
 from tidegate.domain.spec import NO_LIMIT, TaskSpec
 from tidegate.errors import ArgumentsError, OptionError, UsageError
 from tidegate.handle import Handle, StoreSource
-from tidegate.options import require_no_cycle
+from tidegate.map_handle import MapHandle
+from tidegate.options import MapSettings, read_map_settings, require_no_cycle
+from tidegate.store.map_rows import MapRow, NewMap
 from tidegate.store.rows import EnqueueResult, NewTask
 from tidegate.threads.bridge import run_sync
 
@@ -85,6 +87,21 @@ class Enqueuer(StoreSource, Protocol):
 
     def enqueue_all_sync(self, tasks: Iterable[NewTask], conn: Any = None) -> Sequence[EnqueueResult]:
         """Same as `enqueue_all`, from sync code."""
+        ...
+
+    async def enqueue_map(
+        self,
+        new: NewMap,
+        tasks: Iterable[NewTask] | AsyncIterable[NewTask],
+        fingerprint_of: Callable[[bytes], bytes],
+    ) -> MapRow:
+        """Store a map with these items, or return the map that has its key."""
+        ...
+
+    def enqueue_map_sync(
+        self, new: NewMap, tasks: Iterable[NewTask], fingerprint_of: Callable[[bytes], bytes]
+    ) -> MapRow:
+        """Same as `enqueue_map`, from sync code."""
         ...
 
     def next_id(self) -> str:
@@ -173,6 +190,81 @@ class ConfiguredTaskFunction(Generic[P, R]):
                 fix="prepare it without, and give conn= to enqueue_many",
             )
         return PreparedTask(self._new_task(args, kwargs))
+
+    async def map(
+        self, items: Iterable[Any] | AsyncIterable[Any], **settings: Unpack[MapSettings]
+    ) -> MapHandle[R]:
+        """Store one task with these options for each item; see `TaskFunction.map`.
+
+        Raises:
+            OptionError: The options hold a `key`, `unique` or `conn`, or a setting is invalid.
+        """
+        new = self._new_map(settings)
+        tasks = self._items_async(items) if isinstance(items, AsyncIterable) else self._items(items)
+        stored = await self._enqueuer.enqueue_map(new, tasks, self._signature.fingerprint)
+        return self._map_handle(stored.id, created=stored.id == new.id)
+
+    def map_sync(self, items: Iterable[Any], **settings: Unpack[MapSettings]) -> MapHandle[R]:
+        """Same as `map`, from sync code."""
+        new = self._new_map(settings)
+        stored = self._enqueuer.enqueue_map_sync(new, self._items(items), self._signature.fingerprint)
+        return self._map_handle(stored.id, created=stored.id == new.id)
+
+    def _map_handle(self, map_id: str, *, created: bool) -> MapHandle[R]:
+        return MapHandle(map_id, self._enqueuer, self._signature.load_result, created=created)
+
+    def _new_map(self, settings: MapSettings) -> NewMap:
+        given = {
+            "key": self._fields.get("key"),
+            "unique": "unique_seconds" in self._fields,
+            "conn": self._conn,
+        }
+        for option, value in given.items():
+            if value:
+                raise OptionError(
+                    f"using({option}=…) with map: it names one task, or one transaction",
+                    fix='a key of the whole map: f.map(items, key="…")',
+                    option=option,
+                    value=value,
+                )
+        fields = read_map_settings(settings)
+        return NewMap(
+            id=self._enqueuer.next_id(),
+            function=self._spec.name,
+            items=0,
+            tenant=self._fields.get("tenant", ""),
+            **fields,
+        )
+
+    def _items(self, items: Iterable[Any]) -> Iterator[NewTask]:
+        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+            raise UsageError(
+                f"map was given {shown(items)}",
+                fix="give a list or an iterator: each item is the argument of one task",
+            )
+        return (self._item(index, item) for index, item in enumerate(items))
+
+    async def _items_async(self, items: AsyncIterable[Any]) -> AsyncIterator[NewTask]:
+        index = 0
+        async for item in items:
+            yield self._item(index, item)
+            index += 1
+
+    def _item(self, index: int, item: Any) -> NewTask:
+        """Return the task of an item, which is its only argument unless it was prepared."""
+        if isinstance(item, PreparedTask):
+            task = self._new_task_of(index, item)
+            if task.key is not None or task.unique is not None:
+                raise UsageError(
+                    f"item {index} of map was prepared with a key or unique=", fix="prepare it without"
+                )
+            return task
+        try:
+            return self._new_task((item,), {})
+        except ArgumentsError as error:
+            raise ArgumentsError(
+                f"item {index} of map: {error.message}", fix=error.fix, **error.facts, index=index
+            ) from error
 
     def _refuse_key(self) -> None:
         key = self._fields.get("key")

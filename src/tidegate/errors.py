@@ -9,6 +9,7 @@
     │   │   ├── TaskNotFoundError
     │   │   ├── WrongStateError
     │   │   ├── OperationNotFoundError
+    │   │   ├── MapNotFoundError
     │   │   └── DataRemovedError    the task is kept, but what was asked for is not
     │   ├── UnknownFunctionError   no such task function is declared
     │   ├── UnknownUpstreamError   no such upstream is known to the store
@@ -200,6 +201,14 @@ class OperationNotFoundError(NotAcceptedError):
 
     code = "TG123"
     operation_id: str = ""
+    """The id as the caller gave it, which may be a short id."""
+
+
+class MapNotFoundError(NotAcceptedError):
+    """No map has this id: it never existed, or its retention time is over."""
+
+    code = "TG125"
+    map_id: str = ""
     """The id as the caller gave it, which may be a short id."""
 
 

@@ -20,6 +20,7 @@ from tidegate.domain.readers import (
     require_before_deadline,
     require_names,
     seconds_option,
+    whole_option,
     wrong,
 )
 from tidegate.domain.schedule import LABEL_PREFIX
@@ -84,6 +85,37 @@ class EnqueueOptions(TypedDict, total=False):
     enqueued in the transaction of that state."""
 
 
+class MapSettings(TypedDict, total=False):
+    """The settings of `f.map(…)`."""
+
+    name: str
+    """Shown to people; need not be unique."""
+    key: str | None
+    """Idempotency key of the map, 255 characters at most. As long as the map is stored, the same key returns
+    it. The same key with other items is an error."""
+    max_failures: int | None
+    """If more items than this are dead, the rest is cancelled. By default all items run."""
+    on_complete: FinalFunction | None
+    """A task function that gets a `MapEnd` when all items are final, also if some failed. Exactly one task of
+    it is enqueued."""
+
+
+def read_map_settings(given: MapSettings) -> dict[str, Any]:
+    """Check the settings of a map and return the fields of `NewMap` that they set.
+
+    Raises:
+        OptionError: There is no such setting, or a value is invalid.
+    """
+    require_names(given, MapSettings.__annotations__)
+    key, most, callback = given.get("key"), given.get("max_failures"), given.get("on_complete")
+    return {
+        "name": name_option("name", given["name"]) if given.get("name") else "",
+        "key": None if key is None else key_option("key", key),
+        "max_failures": None if most is None else whole_option("max_failures", most, least=0),
+        "on_complete": None if callback is None else final_hook_option("on_complete", callback, "MapEnd"),
+    }
+
+
 def priority_option(option: str, value: Priority | str) -> Priority:
     """Return the priority of that name."""
     if isinstance(value, Priority):
@@ -95,8 +127,13 @@ def priority_option(option: str, value: Priority | str) -> Priority:
         raise wrong(option, value, f"use one of {names}: the most urgent first") from None
 
 
-def final_hook_option(option: str, value: FinalFunction) -> FinalHook:
-    """Return what is enqueued for a task function given as `on_final`.
+def final_hook_option(option: str, value: FinalFunction, takes: str = "FinalState") -> FinalHook:
+    """Return what is enqueued for a task function given as `on_final`, or for a map as `on_complete`.
+
+    Args:
+        option: The name of the option.
+        value: The task function.
+        takes: The name of the type of its argument.
 
     Raises:
         OptionError: It is not a task function, or takes other arguments than one.
@@ -104,9 +141,9 @@ def final_hook_option(option: str, value: FinalFunction) -> FinalHook:
     spec = getattr(value, "spec", None)
     if not isinstance(spec, TaskSpec):
         raise wrong(option, value, "pass a task function: what @app.task returned")
-    takes = inspect.signature(value.function)
-    if not any(_accepts(takes, count) for count in (1, 2)):
-        raise wrong(option, value, "use a task function that takes one argument, the FinalState")
+    signature = inspect.signature(value.function)
+    if not any(_accepts(signature, count) for count in (1, 2)):
+        raise wrong(option, value, f"use a task function that takes one argument, the {takes}")
     return FinalHook(spec.name, spec.queue, int(spec.priority), spec.upstream, spec.on_final)
 
 

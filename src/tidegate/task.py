@@ -12,7 +12,8 @@ from tidegate.configured import CallArguments, ConfiguredTaskFunction, Enqueuer,
 from tidegate.context import Context
 from tidegate.domain.spec import TaskSpec
 from tidegate.handle import Handle
-from tidegate.options import EnqueueOptions, read_options
+from tidegate.map_handle import MapHandle
+from tidegate.options import EnqueueOptions, MapSettings, read_options
 
 P = ParamSpec("P")
 C = TypeVar("C")
@@ -114,6 +115,36 @@ class TaskFunction(Generic[P, C, R]):
     def enqueue_many_sync(self, calls: Iterable[CallArguments]) -> list[Handle[R]]:
         """Same as `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
         return self._without_options.enqueue_many_sync(calls)
+
+    async def map(
+        self, items: Iterable[Any] | AsyncIterable[Any], **settings: Unpack[MapSettings]
+    ) -> MapHandle[R]:
+        """Store one task for each item as one map, with progress, results and a callback at the end.
+
+        The items may come from a generator or an async generator of any length: they are read in parts of
+        5,000 and become visible together at the end. If it raises, nothing is stored. Each item is retried
+        alone.
+
+        Args:
+            items: The argument of one task in each item. For several arguments: `f.prepare(…)`.
+            settings: Those of `MapSettings`.
+
+        Raises:
+            ArgumentsError: An item does not fit. The message names its index.
+            KeyConflictError: The key is taken by a map with other items.
+
+        Example:
+            >>> await resize.map(paths, name="nightly", on_complete=report)  # doctest: +SKIP
+        """
+        return await self._without_options.map(items, **settings)
+
+    def map_sync(self, items: Iterable[Any], **settings: Unpack[MapSettings]) -> MapHandle[R]:
+        """Same as `map`, from sync code. The iterable is read in the caller's thread."""
+        return self._without_options.map_sync(items, **settings)
+
+    def map_handle(self, map_id: str) -> MapHandle[R]:
+        """Return a handle on a stored map of this function; its results are decoded by its annotation."""
+        return MapHandle(map_id, self._enqueuer, self.signature.load_result)
 
     def handle(self, task_id: str) -> Handle[R]:
         """Return a handle on a stored task of this function; `result()` decodes by its annotation."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.domain.readers import Seconds
 from tidegate.handle import Handle, StoreSource, require_timeout
+from tidegate.map_handle import MapHandle
 
 if TYPE_CHECKING:
     from tidegate.store.rows import CancelStatus
@@ -23,6 +24,12 @@ class TaskAccess:
         from tidegate.codec import Shape, load_result
 
         return Handle(task_id, self._core, functools.partial(load_result, Shape()))
+
+    def map_handle(self, map_id: str) -> MapHandle[Any]:
+        """Return a handle on a map. Its results are plain JSON, because no annotation names their type."""
+        from tidegate.codec import Shape, load_result
+
+        return MapHandle(map_id, self._core, functools.partial(load_result, Shape()))
 
     async def status(self, task_id: str) -> TaskStatus:
         """Same as `Handle.status`, by id."""

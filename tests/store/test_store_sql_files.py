@@ -23,6 +23,7 @@ SHARED = {
     "forget",
     "gates",
     "keys",
+    "maps",
     "operations",
     "permits",
     "schedules",

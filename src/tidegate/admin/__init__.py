@@ -8,6 +8,7 @@ from tidegate.admin.alerts import AlertAdmin
 from tidegate.admin.dead_letters import DeadLetterAdmin
 from tidegate.admin.failures import FailureAdmin
 from tidegate.admin.history_values import PeriodStatistics, period_statistics
+from tidegate.admin.maps import MapAdmin
 from tidegate.admin.operations import OperationAdmin
 from tidegate.admin.queues import FunctionAdmin, QueueAdmin, WorkerAdmin
 from tidegate.admin.schedules import ScheduleAdmin
@@ -45,6 +46,8 @@ class Admin:
         """List failures that no rule classifies, and mark them as reviewed."""
         self.operations = OperationAdmin(source)
         """Follow, abort and undo redrives and purges of many dead letters."""
+        self.maps = MapAdmin(source)
+        """List and follow maps, cancel one, and retry its dead items."""
         self.upstreams = UpstreamAdmin(source)
         """Park, open and probe upstreams, and set their limits."""
         self.schedules = ScheduleAdmin(source)
@@ -146,6 +149,7 @@ __all__ = [
     "DeadLetterAdmin",
     "FailureAdmin",
     "FunctionAdmin",
+    "MapAdmin",
     "OperationAdmin",
     "QueueAdmin",
     "ScheduleAdmin",

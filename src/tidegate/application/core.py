@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from tidegate.application.bulk_enqueue import BulkEnqueue, each
-from tidegate.application.sending import TaskSender
+from tidegate.application.map_enqueue import MapEnqueue
+from tidegate.application.sending import Sending, TaskSender
 from tidegate.application.task_schedule import TaskSchedule
 from tidegate.application.unserved import UnservedTaskWarner
 from tidegate.calls.upstream import Upstream
@@ -37,14 +38,16 @@ from tidegate.operations.task_watcher import TaskWatcher
 from tidegate.schedule.declared import DeclaredSchedule, ScheduleSet, to_manifest
 from tidegate.store.common.final_hooks import encode_hook
 from tidegate.store.connect import open_store
+from tidegate.store.rows import EnqueueResult
 from tidegate.task import TaskFunction, defined_at
 from tidegate.task_settings import module_name
 from tidegate.threads.bridge import run_sync
 from tidegate.worker.settings import Pool, Timings
 
 if TYPE_CHECKING:  # a child process imports this module at each start, and never opens the store
+    from tidegate.store.map_rows import MapRow, NewMap
     from tidegate.store.protocol import Store
-    from tidegate.store.rows import EnqueueResult, NewTask
+    from tidegate.store.rows import NewTask
 
 
 class _Replacement:
@@ -401,6 +404,38 @@ class Core(HookLists):
         if conn is None:
             run_sync(self.unserved.warn(store, sending.sent))
         return answers
+
+    async def enqueue_map(
+        self,
+        new: NewMap,
+        tasks: Iterable[NewTask] | AsyncIterable[NewTask],
+        fingerprint_of: Callable[[bytes], bytes],
+    ) -> MapRow:
+        """Store a map with these items, or return the map that has its key."""
+        store = await self.opened_store()
+        existing = None if new.key is None else await store.find_map(new.tenant, new.key)
+        with self._sender.sending() as sending:
+            map_enqueue = MapEnqueue(store, new, fingerprint_of, existing)
+            stored = await map_enqueue.store(sending.each_traced(tasks))
+        await self._after_map(store, new, stored, sending)
+        return stored
+
+    def enqueue_map_sync(
+        self, new: NewMap, tasks: Iterable[NewTask], fingerprint_of: Callable[[bytes], bytes]
+    ) -> MapRow:
+        """Same as `enqueue_map`, from sync code."""
+        store = run_sync(self.opened_store())
+        existing = None if new.key is None else run_sync(store.find_map(new.tenant, new.key))
+        with self._sender.sending() as sending:
+            map_enqueue = MapEnqueue(store, new, fingerprint_of, existing)
+            stored = map_enqueue.store_sync(sending.all_traced(tasks))
+        run_sync(self._after_map(store, new, stored, sending))
+        return stored
+
+    async def _after_map(self, store: Store, new: NewMap, stored: MapRow, sending: Sending) -> None:
+        if stored.id == new.id:
+            self._sender.stored(sending, [EnqueueResult(task.id, created=True) for task in sending.tasks])
+            await self.unserved.warn(store, sending.sent)
 
     async def aclose(self) -> None:
         """Close the store. Safe to repeat; the next use opens the store again."""

@@ -43,6 +43,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "alerts": "List and check alerts, mute them, and test a sink.",
     "dead": "List, show, redrive and purge dead letters, or write one as a test.",
     "failures": "List failures that no rule classifies, and mark them as reviewed.",
+    "maps": "List, show, cancel and retry maps: many tasks enqueued as one.",
     "ops": "List, show, abort and undo redrives and purges of dead letters.",
     "replay": "Run the function of a task here, without its store or the network.",
     "classify": "Show how Tidegate would handle a provider's response.",

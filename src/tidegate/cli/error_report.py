@@ -11,6 +11,7 @@ from tidegate.domain.redaction import redact
 from tidegate.errors import (
     ConfigError,
     KeyConflictError,
+    MapNotFoundError,
     NotAcceptedError,
     OperationNotFoundError,
     ResultTimeoutError,
@@ -36,6 +37,7 @@ TIMED_OUT = 124
 _EXIT_CODES: tuple[tuple[type[TidegateError], int], ...] = (
     (TaskNotFoundError, NOT_FOUND),
     (OperationNotFoundError, NOT_FOUND),
+    (MapNotFoundError, NOT_FOUND),
     (UnknownFunctionError, NOT_FOUND),
     (UnknownUpstreamError, NOT_FOUND),
     (UnknownScheduleError, NOT_FOUND),

@@ -19,6 +19,7 @@ from tidegate.errors import (
     ArgumentsError,
     DataRemovedError,
     KeyConflictError,
+    MapNotFoundError,
     NotAcceptedError,
     OperationNotFoundError,
     OptionError,
@@ -114,7 +115,9 @@ def problem_of(error: TidegateError) -> Problem:
         return Problem("arguments", text, errors=[_field_path(error)] if error.path else (), **facts)
     if isinstance(error, KeyConflictError):
         return Problem("key-conflict", text, **facts)
-    if isinstance(error, TaskNotFoundError | OperationNotFoundError | UnknownScheduleError):
+    if isinstance(
+        error, TaskNotFoundError | OperationNotFoundError | MapNotFoundError | UnknownScheduleError
+    ):
         return Problem("not-found", text, **facts)
     if isinstance(error, UnknownFunctionError):
         return Problem("unknown-function", text, **facts)

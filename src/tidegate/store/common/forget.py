@@ -16,7 +16,7 @@ _TEXT_TRACES = ("reasons", "notices")
 """Statements that take ids as texts."""
 _TENANT_TRACES = (
     "tenant_keys", "tenant_counters", "tenant_tally", "tenant_tokens", "tenant_letters", "tenant_audit",
-    "tenant_alerts", "tenant_marks", "tenant_events",
+    "tenant_alerts", "tenant_marks", "tenant_events", "tenant_map_counts", "tenant_maps",
 )  # fmt: skip
 
 

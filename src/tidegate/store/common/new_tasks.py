@@ -93,6 +93,11 @@ def task_row(now: float, task_id: Any, task: NewTask) -> tuple[Any, ...]:
     )
 
 
+def map_task_row(now: float, task_id: Any, task: NewTask, map_id: Any, map_position: int) -> tuple[Any, ...]:
+    """Return the columns of the row in `task` of a map's item: those of `task_row`, the map and position."""
+    return (*task_row(now, task_id, task), map_id, map_position)
+
+
 def require_storable_texts(task: NewTask) -> None:
     """Raise `ArgumentsError` if a text of a task cannot be stored: it has a NUL or a lone surrogate.
 

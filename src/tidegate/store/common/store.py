@@ -24,6 +24,7 @@ from tidegate.store.common import (
     failure_states,
     fingerprints,
     gates,
+    maps,
     operations,
     overview,
     permits,
@@ -284,6 +285,29 @@ class CommonStore(Store):
         if await self._read(lambda db: operations.find_old_operation(db, kept_seconds)) is None:
             return 0
         return await self._write(lambda db: operations.delete_old_operations(db, kept_seconds, limit))
+
+    # --- maps ---
+
+    get_map = read(maps.get_map)
+    find_map = read(maps.find_map)
+    list_maps = read(maps.list_maps)
+    find_map_ids = read(maps.find_map_ids)
+    list_open_maps = read(maps.list_open_maps, generic_plan=True)
+    count_map_items = read(maps.count_map_items, snapshot=True)
+    count_dead_items = read(maps.count_dead_items, snapshot=True)
+    find_unfinished_item = read(maps.find_unfinished_item)
+    list_cancellable_items = read(maps.list_cancellable_items)
+    list_map_items = read(maps.list_map_items)
+    list_map_results = read(maps.list_map_results)
+    list_dead_items = read(maps.list_dead_items)
+    move_map_cursor = write(maps.move_map_cursor, alone=True)
+    cancel_map = write(maps.cancel_map, alone=True, repeatable=False)
+
+    async def delete_old_maps(self, kept_seconds: float, limit: int = 100) -> int:
+        """Delete old maps. If there are none, nothing is locked."""
+        if not await self._read(lambda db: maps.find_old_maps(db, kept_seconds, 1)):
+            return 0
+        return await self._write(lambda db: maps.delete_old_maps(db, kept_seconds, limit))
 
     # --- counts and manifests ---
 

@@ -9,7 +9,7 @@ from tidegate.errors import KeyConflictError
 from tidegate.store.common.new_tasks import due_at
 from tidegate.store.common.refusals import batch_closed, key_conflict, no_batch
 from tidegate.store.common.text import storable
-from tidegate.store.postgres.copy_tasks import copy_tasks
+from tidegate.store.postgres.copy_tasks import copy_items, copy_tasks
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.enqueue import require_storable, wrap_unstorable
 from tidegate.store.postgres.session import PostgresSession
@@ -29,8 +29,12 @@ _COMMIT_SECONDS = 600.0
 """Time limit of a commit, which takes the names of all tasks of a batch in one transaction."""
 
 
-async def enqueue_part(database: Database, batch_id: str, tasks: Sequence[NewTask]) -> None:
+async def enqueue_part(
+    database: Database, batch_id: str, tasks: Sequence[NewTask], *, map_id: str | None = None
+) -> None:
     """Store a part of a larger enqueue, invisible until its batch is committed.
+
+    The tasks of a batch that is a map's are its items, in their order.
 
     Raises:
         WrongStateError: The batch was committed or refused already. ArgumentsError, OptionError: As
@@ -39,7 +43,7 @@ async def enqueue_part(database: Database, batch_id: str, tasks: Sequence[NewTas
     require_storable(tasks)
     batch_id = storable(batch_id)
     with wrap_unstorable():
-        await database.transact(lambda db: _store_part(db, batch_id, tasks))
+        await database.transact(lambda db: _store_part(db, batch_id, tasks, map_id))
 
 
 async def commit_batch(database: Database, batch_id: str) -> dict[str, str]:
@@ -49,7 +53,7 @@ async def commit_batch(database: Database, batch_id: str) -> dict[str, str]:
         KeyConflictError: A task with another fingerprint holds a key. A repeated commit raises it again.
         WrongStateError: There is no such batch: it was never filled, was dropped, or expired after a day.
     """
-    done = await database.transact(lambda db: _commit(db, storable(batch_id)), seconds=_COMMIT_SECONDS)
+    done = await database.transact(lambda db: commit_in_transaction(db, batch_id), seconds=_COMMIT_SECONDS)
     if isinstance(done, KeyConflictError):
         raise done
     return done
@@ -60,7 +64,9 @@ async def drop_batch(database: Database, batch_id: str) -> None:
     await database.transact(lambda db: _drop(db, storable(batch_id)))
 
 
-async def _store_part(db: PostgresSession, batch_id: str, tasks: Sequence[NewTask]) -> None:
+async def _store_part(
+    db: PostgresSession, batch_id: str, tasks: Sequence[NewTask], map_id: str | None
+) -> None:
     now = await db.now()
     await db.run(_PART["enqueue_batch"], batch_id, now)
     committed_at, _, refused_for = await db.row(_PART["state"], batch_id)
@@ -80,11 +86,16 @@ async def _store_part(db: PostgresSession, batch_id: str, tasks: Sequence[NewTas
     if old:
         await db.run(_PART["adopt"], batch_id, list(old), list(old.values()))
     if new:
-        await copy_tasks(db, now, list(new.values()))
+        if map_id is None:
+            await copy_tasks(db, now, list(new.values()))
+        else:
+            await copy_items(db, now, list(new.values()), map_id, last_position)
         await db.copy("enqueue_batch_task", _BATCH_COLUMNS, rows)
 
 
-async def _commit(db: PostgresSession, batch_id: str) -> dict[str, str] | KeyConflictError:
+async def commit_in_transaction(db: PostgresSession, batch_id: str) -> dict[str, str] | KeyConflictError:
+    """Do what `commit_batch` does, in the transaction of a session. A conflict is returned, not raised."""
+    batch_id = storable(batch_id)
     state = await db.row(_PART["state"], batch_id)
     if state is None:
         raise no_batch(batch_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tidegate.store.common.new_tasks import due_at, rollup_key, task_row
+from tidegate.store.common.new_tasks import due_at, map_task_row, rollup_key, task_row
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.rows import NewTask
@@ -50,6 +50,15 @@ async def enqueue_by_copy(db: PostgresSession, tasks: Sequence[NewTask]) -> None
 async def copy_tasks(db: PostgresSession, now: float, tasks: Sequence[NewTask]) -> None:
     """Write the rows in `task` and the payloads."""
     await db.copy("task", _TASK, [task_row(now, task.id, task) for task in tasks])
+    await db.copy("payload", _PAYLOAD, [(task.id, task.codec_tag, task.args) for task in tasks])
+
+
+async def copy_items(
+    db: PostgresSession, now: float, tasks: Sequence[NewTask], map_id: str, position: int
+) -> None:
+    """Write the rows in `task` and the payloads of items of a map, of which the first has this position."""
+    rows = [map_task_row(now, task.id, task, map_id, at) for at, task in enumerate(tasks, position)]
+    await db.copy("task", (*_TASK, "map_id", "map_position"), rows)
     await db.copy("payload", _PAYLOAD, [(task.id, task.codec_tag, task.args) for task in tasks])
 
 

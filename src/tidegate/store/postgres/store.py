@@ -11,6 +11,7 @@ from tidegate.domain.outcome import Fence, FinishStatus, Outcome
 from tidegate.store.common import (
     due_schedules,
     forget,
+    maps,
     operations,
     promote,
     retention,
@@ -22,6 +23,7 @@ from tidegate.store.common import (
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore, read, write
+from tidegate.store.map_rows import MapCounts, MapRow, NewMap
 from tidegate.store.operation_rows import (
     LetterChannel,
     NewOperation,
@@ -220,6 +222,28 @@ class PostgresStore(CommonStore):
 
     async def drop_batch(self, batch_id: str) -> None:
         await batches.drop_batch(self._database, batch_id)
+
+    async def enqueue_map_part(self, map_id: str, batch_id: str, tasks: Sequence[NewTask]) -> None:
+        await batches.enqueue_part(self._database, batch_id, tasks, map_id=map_id)
+
+    async def commit_map(self, new: NewMap, batch_id: str | None) -> MapRow:
+        async def commit(db: PostgresSession) -> MapRow:
+            stored = await maps.add_map(db, new)
+            if stored.id == new.id and batch_id is not None:
+                await batches.commit_in_transaction(db, batch_id)
+            return stored
+
+        with enqueue.wrap_unstorable():
+            return await self._write(commit, notify=True)
+
+    async def end_map(self, map_id: str, counts: MapCounts, callback: NewTask | None) -> bool:
+        async def end(db: PostgresSession) -> bool:
+            is_first = await maps.record_end(db, map_id, counts, None if callback is None else callback.id)
+            if is_first and callback is not None:
+                await enqueue.enqueue_in_transaction(db, [callback])
+            return is_first
+
+        return await self._write(end, notify=True)
 
     cancel = write(actions.cancel, notify=True)
     reprioritise = write(actions.reprioritise, notify=True)

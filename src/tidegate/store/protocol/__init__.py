@@ -17,6 +17,7 @@ from tidegate.store.protocol.access import Access
 from tidegate.store.protocol.alerts import Alerts
 from tidegate.store.protocol.control import Control
 from tidegate.store.protocol.events import Events
+from tidegate.store.protocol.maps import Maps
 from tidegate.store.protocol.operations import Operations
 from tidegate.store.protocol.retention import Retention
 from tidegate.store.protocol.schedules import Schedules
@@ -80,6 +81,7 @@ class Store(
     Control,
     DeadLetters,
     Operations,
+    Maps,
     Statistics,
     Alerts,
     Access,

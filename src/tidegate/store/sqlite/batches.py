@@ -18,6 +18,7 @@ from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.enqueue import (
     StorableTask,
     count_enqueued,
+    insert_items,
     insert_tasks,
     prepare,
     stored,
@@ -46,8 +47,12 @@ class RefusedBatch:
         return key_conflict(self.key, ids.to_text(self.holder))
 
 
-def enqueue_part(db: apsw.Connection, now: float, batch_id: str, tasks: Sequence[NewTask]) -> None:
+def enqueue_part(
+    db: apsw.Connection, now: float, batch_id: str, tasks: Sequence[NewTask], *, map_id: str | None = None
+) -> None:
     """Store a part of a larger enqueue, invisible until its batch is committed.
+
+    The tasks of a batch that is a map's are its items, in their order.
 
     Raises:
         WrongStateError: The batch was committed or refused already. ArgumentsError, OptionError: As
@@ -57,7 +62,7 @@ def enqueue_part(db: apsw.Connection, now: float, batch_id: str, tasks: Sequence
     batch_id = storable(batch_id)
     db.execute(_PART["enqueue_batch"], (batch_id, now))
     _require_open(db, batch_id)
-    position = query.value(db, _PART["last_position"], (batch_id,))
+    position = last = query.value(db, _PART["last_position"], (batch_id,))
     there = stored(db, [row.id for row in fresh])
     new: list[StorableTask] = []
     for row in fresh:
@@ -68,7 +73,10 @@ def enqueue_part(db: apsw.Connection, now: float, batch_id: str, tasks: Sequence
             there.add(row.id)
             new.append(row)
             db.execute(_PART["enqueue_batch_task"], (batch_id, position, row.id, row.due_at, *_names(row)))
-    insert_tasks(db, now, new)
+    if map_id is None:
+        insert_tasks(db, now, new)
+    else:
+        insert_items(db, now, new, ids.new_blob(map_id), last)
 
 
 def commit_batch(db: apsw.Connection, now: float, batch_id: str) -> dict[str, str] | RefusedBatch:

@@ -9,12 +9,14 @@ from tidegate.store.sqlite.statements import load
 from tidegate.store.task_tables import TASK_TABLES, statement_for
 
 _STATEMENTS = tuple(statement_for(table, load("task_tables")["delete"]) for table in TASK_TABLES)
+_KEEP_COUNTS = load("maps")["keep_counts"]
 _UNDO = tuple(load("undo_enqueue").values())
 
 
 def delete_tasks(db: apsw.Connection, tasks: tuple[bytes, ...]) -> None:
     """Delete one or more final or uncommitted tasks with their rows in all tables of the registry."""
     array = query.array(tasks)
+    db.execute(_KEEP_COUNTS, (array,))
     for statement in _STATEMENTS:
         db.execute(statement, (array,))
 

@@ -10,7 +10,13 @@ import apsw
 
 from tidegate.store.common import ids
 from tidegate.store.common.new_tasks import due_at as moment_due
-from tidegate.store.common.new_tasks import require_few, require_storable_texts, rollup_key, task_row
+from tidegate.store.common.new_tasks import (
+    map_task_row,
+    require_few,
+    require_storable_texts,
+    rollup_key,
+    task_row,
+)
 from tidegate.store.common.rollup_totals import RollupKey
 from tidegate.store.rows import EnqueueResult, NewTask
 from tidegate.store.sqlite import keys, query
@@ -89,6 +95,15 @@ def insert_tasks(db: apsw.Connection, now: float, new: Iterable[StorableTask]) -
     """Write the rows in `task` and the payloads."""
     new = list(new)
     db.executemany(_SQL["task"], [task_row(now, row.id, row.task) for row in new])
+    db.executemany(_SQL["payload"], [(row.id, row.task.codec_tag, row.task.args) for row in new])
+
+
+def insert_items(
+    db: apsw.Connection, now: float, new: Sequence[StorableTask], map_id: bytes, position: int
+) -> None:
+    """Write the rows in `task` and the payloads of items of a map, of which the first has this position."""
+    rows = [map_task_row(now, row.id, row.task, map_id, at) for at, row in enumerate(new, position)]
+    db.executemany(_SQL["item"], rows)
     db.executemany(_SQL["payload"], [(row.id, row.task.codec_tag, row.task.args) for row in new])
 
 

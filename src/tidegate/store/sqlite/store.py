@@ -13,6 +13,7 @@ from tidegate.domain.retention import Data, FinalTable
 from tidegate.store.common import (
     due_schedules,
     forget,
+    maps,
     operations,
     promote,
     retention,
@@ -25,6 +26,7 @@ from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.refusals import cannot_join
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore, write
+from tidegate.store.map_rows import MapCounts, MapRow, NewMap
 from tidegate.store.operation_rows import (
     LetterChannel,
     NewOperation,
@@ -173,6 +175,29 @@ class SqliteStore(CommonStore):
 
     async def drop_batch(self, batch_id: str) -> None:
         await self._write_on_connection(lambda db: batches.drop_batch(db, batch_id))
+
+    async def enqueue_map_part(self, map_id: str, batch_id: str, tasks: Sequence[NewTask]) -> None:
+        await self._write_on_connection(
+            lambda db: batches.enqueue_part(db, self._now(), batch_id, tasks, map_id=map_id)
+        )
+
+    async def commit_map(self, new: NewMap, batch_id: str | None) -> MapRow:
+        async def commit(db: SqliteSession) -> MapRow:
+            stored = await maps.add_map(db, new)
+            if stored.id == new.id and batch_id is not None:
+                batches.commit_batch(db.link, db.at, batch_id)
+            return stored
+
+        return await self._write(commit)
+
+    async def end_map(self, map_id: str, counts: MapCounts, callback: NewTask | None) -> bool:
+        async def end(db: SqliteSession) -> bool:
+            is_first = await maps.record_end(db, map_id, counts, None if callback is None else callback.id)
+            if is_first and callback is not None:
+                enqueue.enqueue(db.link, db.at, [callback])
+            return is_first
+
+        return await self._write(end)
 
     cancel = _on_connection(actions.cancel)
     reprioritise = _on_connection(actions.reprioritise)

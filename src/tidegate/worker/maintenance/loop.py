@@ -11,6 +11,7 @@ from tidegate.alerts.settings import AlertSettings
 from tidegate.deadletter.runner import OperationRunner
 from tidegate.domain.retention import Retention
 from tidegate.errors import StoreError
+from tidegate.maps.runner import MapRunner
 from tidegate.schedule.firing import ScheduleFirer
 from tidegate.store.protocol import Store
 from tidegate.store.worker_rows import WorkerRow
@@ -88,6 +89,7 @@ class MaintenanceLoop:
                 rng=rng,
                 busy_interval=OPERATION_STEP_SECONDS,
             ),
+            MaintenanceJob("maps", timings.promote, MapRunner(store).run_once, rng=rng),
             MaintenanceJob(
                 "retention", RETENTION_SECONDS, self.delete_expired, rng=rng, share=RETENTION_SHARE
             ),
@@ -151,6 +153,7 @@ class MaintenanceLoop:
             ticks_seconds=self._retention.finished, limit=RETENTION_LIMIT
         )
         deleted += await self._store.delete_old_operations(self._retention.dead, RETENTION_LIMIT)
+        deleted += await self._store.delete_old_maps(self._retention.finished)
         await self._store.delete_retired_workers(RETIRED_WORKER_SECONDS)
         await self._store.checkpoint()
         return deleted >= RETENTION_LIMIT

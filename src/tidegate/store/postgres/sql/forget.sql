@@ -123,6 +123,16 @@ SET
 WHERE tenant = $1
     OR target = $1
 
+-- name: tenant_map_counts
+-- 1 tenant
+DELETE FROM /*schema*/map_deleted
+WHERE map_id IN (SELECT id FROM /*schema*/map WHERE tenant = $1)
+
+-- name: tenant_maps
+-- 1 tenant
+DELETE FROM /*schema*/map
+WHERE tenant = $1
+
 -- name: tenant_operations
 -- 1 tenant, 2 the same inside JSON
 DELETE FROM /*schema*/operation

@@ -30,6 +30,15 @@ INSERT INTO task (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: item
+-- 1 to 17 as `task`, 18 id of its map, 19 its position there
+INSERT INTO task (
+    id, function, queue, priority, upstream, tenant, idempotency_key, unique_name, unique_until_final,
+    timeout_seconds, total_timeout_seconds, max_attempts, deadline_seconds, deadline_at, labels, enqueued_at,
+    on_final, map_id, map_position
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
 -- name: payload
 -- 1 id, 2 codec tag, 3 arguments as bytes
 INSERT INTO payload (task_id, codec_tag, args)
