@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from tidegate.application.core import Core
-from tidegate.configured import ConfiguredTaskFunction
+from tidegate.configured import ConfiguredTaskFunction, PreparedTask
 from tidegate.domain.access import Principal
 from tidegate.domain.readers import instant_from_text, shown
 from tidegate.domain.text import counted
 from tidegate.errors import OptionError, TidegateError, UnknownFunctionError
-from tidegate.options import ENQUEUE_OPTIONS, read_options
+from tidegate.options import ENQUEUE_OPTIONS, MapSettings, read_options
 from tidegate.store.rows import NewTask
 from tidegate.task import TaskFunction
+from tidegate.web.map_schemas import MapRequest
 from tidegate.web.offload import Offload
 from tidegate.web.problems import Problem, problem_of
 from tidegate.web.protected_routes import OPERATORS
@@ -29,6 +30,14 @@ _MOMENTS = ("run_at", "deadline_at")
 
 _MAX_CHECK_SECONDS = 0.05
 """How long a batch is checked without a break, before the bodies of other requests get their turn."""
+
+
+class PreparedMap(NamedTuple):
+    """A checked map that is not stored yet."""
+
+    function: ConfiguredTaskFunction[Any, Any]
+    items: list[PreparedTask]
+    settings: MapSettings
 
 
 class Submitter:
@@ -71,6 +80,60 @@ class Submitter:
         except TidegateError as error:
             raise problem_of(error) from error
         return prepared.new_task
+
+    def prepare_map(
+        self, requested: MapRequest, principal: Principal, key: str | None, trace: Mapping[str, str]
+    ) -> PreparedMap:
+        """Return the checked items of a map. Its tenant is always the principal's.
+
+        Raises:
+            Problem: The map cannot be enqueued, or not by this principal.
+        """
+        if requested.key is not None and key not in (None, requested.key):
+            raise Problem("idempotency-key", "the header and the body give different keys")
+        one = SubmitRequest(
+            task=requested.task,
+            labels=requested.labels,
+            queue=requested.queue,
+            priority=requested.priority,
+            max_attempts=requested.max_attempts,
+        )
+        settings: MapSettings = {"max_failures": requested.max_failures, "key": requested.key or key}
+        if requested.name:
+            settings["name"] = requested.name
+        try:
+            function = self._function(requested.task)
+            if requested.on_complete is not None:
+                settings["on_complete"] = self._function(requested.on_complete)
+            configured = ConfiguredTaskFunction[Any, Any](
+                function.spec, function.signature, self._core, self._options(one, principal, None, trace)
+            )
+            items = [
+                self._prepared_item(configured, function, at, raw) for at, raw in enumerate(requested.items)
+            ]
+        except TidegateError as error:
+            raise problem_of(error) from error
+        return PreparedMap(configured, items, settings)
+
+    def _prepared_item(
+        self,
+        configured: ConfiguredTaskFunction[Any, Any],
+        function: TaskFunction[Any, Any, Any],
+        index: int,
+        raw: msgspec.Raw,
+    ) -> PreparedTask:
+        try:
+            args, kwargs = function.signature.load(b'{"a":[' + bytes(raw) + b"]}")
+            return configured.prepare(*args, **kwargs)
+        except TidegateError as error:
+            problem = problem_of(error)
+            at = f"items[{index}]"
+            raise Problem(
+                problem.slug,
+                f"{at} is refused, and nothing was enqueued: {problem.detail}",
+                errors=[{"at": at, "detail": problem.detail}],
+                **problem.facts,
+            ) from error
 
     async def prepare_many(
         self,
