@@ -20,6 +20,7 @@ MADE_BY_TIDEGATE = frozenset(
             "DeadLetterAdmin",
             "FailureAdmin",
             "FunctionAdmin",
+            "MapAdmin",
             "OperationAdmin",
             "QueueAdmin",
             "ScheduleAdmin",
@@ -27,8 +28,8 @@ MADE_BY_TIDEGATE = frozenset(
             "UpstreamAdmin",
             "WorkerAdmin",
         ),
-        *("ConfiguredTaskFunction", "Context", "EmbeddedWorker", "Handle", "ManualCall", "PreparedTask"),
-        *("TaskFunction", "Upstream", "UpstreamTransport"),
+        *("ConfiguredTaskFunction", "Context", "EmbeddedWorker", "Handle", "ManualCall"),
+        *("MapHandle", "MapResult", "PreparedTask", "TaskFunction", "Upstream", "UpstreamTransport"),
     }
 )
 """Users get these and never construct them; what their constructors take is internal."""

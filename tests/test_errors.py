@@ -25,6 +25,7 @@ from tidegate import (
     DataRemovedError,
     EventTimeoutError,
     KeyConflictError,
+    MapNotFoundError,
     NotAcceptedError,
     OperationNotFoundError,
     OptionError,
@@ -245,6 +246,11 @@ CASES: dict[str, Case] = {
         lambda app: app.admin.dead_letters.redrive(function="nope"),
         NotAcceptedError,
         {"functions": ("nope",)},
+    ),
+    "an unknown map": (
+        lambda app: app.admin.maps.cancel("00000000"),
+        MapNotFoundError,
+        {"map_id": "00000000"},
     ),
     "an unknown operation": (
         lambda app: app.admin.operations.abort("00000000"),

@@ -74,6 +74,7 @@ def test_an_application_shows_only_what_users_may_use() -> None:
                 "enqueue_many_sync",
                 "function",
                 "handle",
+                "map_handle",
             ),
             "send_event",
             "send_event_sync",

@@ -300,7 +300,7 @@ class ResultTimeoutError(TidegateError, TimeoutError):
 
     code = "TG400"
     task_id: str = ""
-    """Empty if a whole queue was waited for."""
+    """Empty if a whole queue or a map was waited for."""
     seconds: float = 0.0
     """Seconds that the caller waited."""
 

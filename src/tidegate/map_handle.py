@@ -162,6 +162,7 @@ class MapHandle(Generic[R_co]):
                 raise ResultTimeoutError(
                     f"map {self.id} has items that are not final after {seconds:g} s",
                     fix=f"it continues, so ask again; `tidegate maps show {self.id}` shows its progress",
+                    task_id="",
                     seconds=seconds,
                 )
             await poll.pause(left)

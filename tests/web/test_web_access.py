@@ -16,6 +16,7 @@ from web_support import NO_AUTHORITIES, UNKNOWN, bearer, events_of, make, serve,
 from tidegate import Tidegate
 from tidegate.errors import ConfigError
 from tidegate.internals import core_of
+from tidegate.store.map_rows import NewMap
 from tidegate.store.operation_rows import NewOperation, OperationKind, OperationState
 from tidegate.store.rows import TaskFilter
 from tidegate.web import Principal, Role, WebSettings, create_app
@@ -68,6 +69,12 @@ TABLE: dict[tuple[str, str], str] = {
     ("POST", "/api/v1/forget"): "admin, whole",
     ("POST", "/api/v1/operations/{operation_id}/abort"): "operator admin",
     ("POST", "/api/v1/operations/{operation_id}/undo"): "operator admin",
+    ("GET", "/api/v1/maps"): "viewer operator admin",
+    ("POST", "/api/v1/maps"): "submitter operator admin",
+    ("GET", "/api/v1/maps/{map_id}"): "viewer operator admin",
+    ("GET", "/api/v1/maps/{map_id}/items"): "viewer operator admin",
+    ("POST", "/api/v1/maps/{map_id}/cancel"): "operator admin",
+    ("POST", "/api/v1/maps/{map_id}/retry"): "operator admin",
     ("GET", "/api/v1/functions"): "submitter viewer operator admin",
     ("GET", "/api/v1/queues"): "viewer operator admin, whole",
     ("GET", "/api/v1/pauses"): "viewer operator admin, whole",
@@ -102,6 +109,8 @@ TABLE: dict[tuple[str, str], str] = {
     ("GET", "/api/v1/openapi.json"): "submitter viewer operator admin",
 }
 """The roles of each route as people wrote them down, apart from the code."""
+OWNED = ("{task_id}", "{operation_id}", "{map_id}")
+"""Parts of paths that name something of one tenant."""
 SCHEDULE = "seen"
 
 
@@ -109,7 +118,7 @@ def expected(method: str, path: str, role: str, tenant: str | None, owner: str) 
     roles, _, all_tenants = TABLE[method, path].partition(", ")
     if role not in roles.split() or (all_tenants and tenant is not None):
         return "forbidden"
-    if ("{task_id}" in path or "{operation_id}" in path) and tenant is not None and tenant != owner:
+    if any(each in path for each in OWNED) and tenant is not None and tenant != owner:
         return "not found"
     return "let in"
 
@@ -118,7 +127,9 @@ async def answered(
     client: httpx2.AsyncClient, method: str, path: str, token: str | None, task_id: str
 ) -> str:
     """Use a route; return how it was taken."""
-    target = path.replace("{task_id}", task_id).replace("{operation_id}", task_id)
+    target = path
+    for each in OWNED:
+        target = target.replace(each, task_id)
     target = target.replace("{name}", SCHEDULE).replace("{pool}", "default")
     headers = bearer(token) if token else {}
     if method == "WEBSOCKET":
@@ -147,7 +158,8 @@ async def store_task(app: Tidegate, tenant: str) -> str:
     prepared = function.using(tenant=tenant) if tenant else function
     task_id = (await prepared.enqueue(1)).id
     store = await core_of(app).opened_store()
-    # An operation of the same tenant, with the same id.
+    # An operation and a map of the same tenant, with the same id.
+    await store.commit_map(NewMap(task_id, "n", "web:add", 0, tenant), None)
     ended = (OperationKind.REDRIVE, OperationState.DONE)
     await store.add_operation(NewOperation(task_id, *ended, "ada", 0, None, tenant or None))
     return task_id

@@ -24,13 +24,15 @@ from tidegate.domain.usage import UsageTotals
 from tidegate.errors import ConfigError, NotAcceptedError, SchemaError
 from tidegate.limits.pauses import PauseKind
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
+from tidegate.maps.runner import MapRunner
 from tidegate.store.controls import ControlKind
+from tidegate.store.map_rows import NewMap
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ProgressUpdate, TaskFilter
 from tidegate.store.step_rows import EndStatus, StepBegin, StepEnd
 from tidegate.store.streams import NewChunk
 from tidegate.store.transfer import steps, target
-from tidegate.store.transfer.source import SHARED_TABLES, TASK_TABLES
+from tidegate.store.transfer.source import MAP_TABLES, SHARED_TABLES, TASK_TABLES
 from tidegate.store.transfer.target import Target
 
 STATES = (
@@ -383,6 +385,24 @@ async def test_a_transfer_can_be_undone_only_while_no_task_is_at_the_target(
         await steps.undo_transfer(moving.source, moving.target)
 
 
+async def test_a_map_travels_with_its_items_and_its_counts_stay_exact(moving: Move) -> None:
+    new = NewMap(moving.before.id(), "n", "app:work", 3, key="k")
+    tasks = [moving.before.new() for _ in range(3)]
+    await moving.before.store.enqueue_map_part(new.id, new.id, tasks)
+    await moving.before.store.commit_map(new, new.id)
+    await moving.before.store.release_batches()
+    [task] = await moving.before.claim(await moving.before.worker(), 1)
+    await moving.before.done(succeeded(task.fence))
+    row = await moving.before.store.get_map(new.id)
+
+    await moving.all(finished=False)
+
+    assert await moving.after.store.get_map(new.id) == row
+    assert (await moving.after.store.count_map_items(new.id))[:5] == (1, 0, 0, 0, 2)
+    await MapRunner(moving.after.store).run_once()
+    assert await moving.after.store.get_map(new.id) == row
+
+
 # --- the schemas -----------------------------------------------------------------------------------------
 
 STAYS = {
@@ -404,9 +424,10 @@ async def test_every_table_and_column_is_copied_or_excluded_on_purpose(moving: M
         *await moving.source.shared_tables(),
         await moving.source.letters(("", b""), 1),
         await moving.source.operations(),
+        *await moving.source.map_tables(finished=True),
     ]
     travels |= {table.name: set(table.columns) for table in shared}
-    assert set(travels) == {*TASK_TABLES, *SHARED_TABLES, "key", "operation", "operation_task"}
+    assert set(travels) == {*TASK_TABLES, *SHARED_TABLES, *MAP_TABLES, "key", "operation", "operation_task"}
     with apsw.Connection(str(moving.source.path)) as db:
         rows = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
         names = [name for (name,) in rows]

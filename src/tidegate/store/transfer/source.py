@@ -35,6 +35,11 @@ SHARED_TABLES = (
 matter are left out."""
 
 
+MAP_TABLES = ("map", "map_deleted")
+"""The tables of maps. They are copied after the tasks: else maintenance at the target would take a map for
+complete before its items arrive."""
+
+
 class Source:
     """A SQLite file to move from.
 
@@ -127,6 +132,18 @@ class Source:
     async def operations(self) -> Table:
         """Return all operations. One that was still choosing or purging letters is stopped."""
         return await self._runner.run(lambda db: _table(db, "operation", (self._now(),)), Mode.READ)
+
+    async def map_tables(self, *, finished: bool) -> list[Table]:
+        """Return the rows of maps. Finished items that are not moved are counted among the deleted ones.
+
+        Args:
+            finished: Whether succeeded and cancelled tasks are moved too.
+        """
+
+        def read(db: apsw.Connection) -> list[Table]:
+            return [_table(db, "map", ()), _table(db, "map_deleted", (finished,))]
+
+        return await self._runner.run(read, Mode.READ)
 
     async def finished_keys(self, after: tuple[str, str], limit: int) -> Table:
         """Return unexpired idempotency keys of tasks that are finished or deleted, in order."""

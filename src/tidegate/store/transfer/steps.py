@@ -60,6 +60,7 @@ async def transfer_tasks(
     await target.copy_shared_tables(await source.shared_tables())
     await _move_tasks(source, target, summary, finished=finished, on_progress=on_progress)
     await _copy_operations(source, target)
+    await target.copy_shared_tables(await source.map_tables(finished=finished))
     await _require_all_arrived(source, summary, finished=finished)
     return summary
 

@@ -285,6 +285,28 @@ WHERE k.kind = 'key'
 ORDER BY k.tenant, k.name
 LIMIT ?4
 
+-- name: map
+SELECT
+    id, name, function, tenant, key, fingerprint, items, max_failures, on_complete, created_at, cursor, cancelled_at,
+    cancel_why, ended_at, succeeded, dead, cancelled, callback_id
+FROM map
+
+-- name: map_deleted
+-- 1 whether finished tasks are moved too
+SELECT map_id, state, sum(items) AS items
+FROM (
+    SELECT map_id, state, items
+    FROM map_deleted
+    UNION ALL
+    SELECT t.map_id, a.state, count(*)
+    FROM task AS t
+    JOIN archive AS a ON a.task_id = t.id
+    WHERE t.map_id IS NOT NULL
+        AND NOT ?1
+    GROUP BY t.map_id, a.state
+)
+GROUP BY map_id, state
+
 -- name: gate
 SELECT kind, name, limits, state, buckets, changed_at
 FROM gate

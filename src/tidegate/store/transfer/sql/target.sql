@@ -42,6 +42,21 @@ WHERE k.kind = n.kind
     AND k.name = n.name
     AND k.task_id = ANY ($4::uuid[])
 
+-- name: map
+-- 1 to 18: the columns
+INSERT INTO /*schema*/map (
+    id, name, function, tenant, key, fingerprint, items, max_failures, on_complete, created_at, cursor, cancelled_at,
+    cancel_why, ended_at, succeeded, dead, cancelled, callback_id
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+ON CONFLICT DO NOTHING
+
+-- name: map_deleted
+-- 1 map, 2 state, 3 how many items
+INSERT INTO /*schema*/map_deleted (map_id, state, items)
+VALUES ($1, $2, $3)
+ON CONFLICT DO NOTHING
+
 -- name: gate
 -- 1 kind, 2 name, 3 limits, 4 state, 5 buckets, 6 moment of the last change
 INSERT INTO /*schema*/gate (kind, name, limits, state, buckets, changed_at)
