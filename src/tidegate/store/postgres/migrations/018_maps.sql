@@ -1,4 +1,4 @@
--- 017: maps: many tasks that were enqueued as one, with their progress and what follows when all have ended.
+-- 018: maps: many tasks that were enqueued as one, with their progress and what follows when all have ended.
 -- The tasks of a map are the rows of `task` with its id in `map_id`, a column of the first migration.
 -- Locks: the index reads `task` once, and no task can be enqueued meanwhile; it stays empty. Older code runs on: it does
 -- not end maps.
