@@ -97,6 +97,7 @@ def test_neither_an_error_nor_a_repr_shows_a_secret() -> None:
         "192.0.0.192", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "::", "::1", "fe80::1",
         "fc00::1", "fd00:ec2::254", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254",
         "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "2001:0:53aa:64c:0:0:80ff:fffe",
+        "64:ff9b:1::a00:1", "::127.0.0.1", "::ffff:0:127.0.0.1", "fec0::1",
     ],
 )  # fmt: skip
 def test_a_private_address_is_not_public(address: str) -> None:

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""The only part of IPv6 that is given out. Elsewhere are forms that carry an IPv4 address, and old private
+networks, some of which Python takes for public."""
 _PROTOCOL_ASSIGNMENTS = ipaddress.IPv4Network("192.0.0.0/24")
 """A network that Python before 3.13 takes mostly for public. One cloud serves the metadata of its machines
 there."""
@@ -36,6 +39,8 @@ def is_public(address: Address) -> bool:
     inner = _inner(address)
     if inner is not None:
         return is_public(inner)
+    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
+        return False
     return address.is_global and not address.is_multicast and address not in _PROTOCOL_ASSIGNMENTS
 
 
