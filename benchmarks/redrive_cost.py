@@ -11,7 +11,7 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from benchmarks.harness import log_progress
@@ -64,12 +64,12 @@ _ROWS = (
 )
 
 
-def statements(kind: str, schema: str) -> list[str]:
+def statements(kind: str, schema: str, count: int = LETTERS) -> list[str]:
     """Return the SQL that writes the letters."""
     at = int(time.time()) - 300_000
     args = "x'7b7d'" if kind == "sqlite" else "'{}'::bytea"
     values = {"id": _ID[kind].format(at=at), "at": at, "args": args}
-    series = _SERIES[kind].format(count=LETTERS)
+    series = _SERIES[kind].format(count=count)
     found = []
     for insert, select in _ROWS:
         into, text = insert.format(schema=schema), select.format(**values)
@@ -109,35 +109,39 @@ class LiveWork:
 
 
 class Maintenance:
-    """A process that advances operations while it is on.
+    """A process that does maintenance while it is on.
 
     Args:
-        process: Runs this module.
+        process: Runs `obey`.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     def turn(self, *, on: bool) -> None:
-        """Let it advance operations, or pause after the current round."""
+        """Let it work, or pause after the current round."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"on\n" if on else b"off\n")
 
 
-async def advance(url: str) -> None:
-    """Advance the operations of a store as maintenance does, while the last line of stdin is `on`."""
+async def obey(url: str, work: Callable[[Store], Callable[[], Awaitable[float]]]) -> None:
+    """Do rounds of maintenance of a store while the last line of stdin is `on`.
+
+    Args:
+        url: The store.
+        work: Returns a function that does one round and returns the seconds until the next.
+    """
     store, reader = open_store(url), asyncio.StreamReader()
     await store.open()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
-    runner, is_on = OperationRunner(store), asyncio.Event()
+    run_round, is_on = work(store), asyncio.Event()
 
     async def run() -> None:
         while True:
             await is_on.wait()
-            has_more = await runner.run_once()
-            await asyncio.sleep(OPERATION_STEP_SECONDS if has_more else IDLE_SECONDS)
+            await asyncio.sleep(await run_round())
 
     job = asyncio.create_task(run())
     while line := await reader.readline():
@@ -150,6 +154,16 @@ async def advance(url: str) -> None:
     await store.close()
 
 
+def advance(store: Store) -> Callable[[], Awaitable[float]]:
+    """Return what maintenance does with operations."""
+    runner = OperationRunner(store)
+
+    async def run_round() -> float:
+        return OPERATION_STEP_SECONDS if await runner.run_once() else IDLE_SECONDS
+
+    return run_round
+
+
 async def rate(live: LiveWork) -> float:
     """Return how many tasks a second finish in the next window."""
     before, began = live.finished, time.perf_counter()
@@ -158,8 +172,10 @@ async def rate(live: LiveWork) -> float:
 
 
 @asynccontextmanager
-async def working(store: Store, url: str) -> AsyncIterator[tuple[LiveWork, Maintenance]]:
-    """Live work, and maintenance in another process."""
+async def working(
+    store: Store, url: str, module: str = "benchmarks.redrive_cost"
+) -> AsyncIterator[tuple[LiveWork, Maintenance]]:
+    """Live work, and maintenance in another process, which runs a module."""
     await store.save_manifest("bench", {"functions": {FUNCTION: {}, LETTER: {}}})
     await store.declare_limits(
         [
@@ -171,7 +187,7 @@ async def working(store: Store, url: str) -> AsyncIterator[tuple[LiveWork, Maint
         NewWorker("bench", "bench", "p", "h", 1, (QUEUE,), SLOTS, 600.0, application="bench")
     )
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.redrive_cost", url, stdin=asyncio.subprocess.PIPE
+        sys.executable, "-m", module, url, stdin=asyncio.subprocess.PIPE
     )
     live = LiveWork(store)
     work = asyncio.create_task(live.run())
@@ -185,6 +201,19 @@ async def working(store: Store, url: str) -> AsyncIterator[tuple[LiveWork, Maint
         await process.wait()
 
 
+async def lost_shares(live: LiveWork, maintenance: Maintenance) -> tuple[float, float, float]:
+    """Return the quartiles of the share of its rate that live work loses while maintenance is on."""
+    lost = []
+    for number in range(PAIRS):
+        rates = {}
+        for on in (True, False) if number % 2 else (False, True):
+            maintenance.turn(on=on)
+            rates[on] = await rate(live)
+        lost.append(1 - rates[True] / rates[False])
+    low, middle, high = statistics.quantiles(lost, n=4)
+    return low, middle, high
+
+
 async def cost(
     store: Store, live: LiveWork, maintenance: Maintenance, reached: Callable[[OperationRow], bool]
 ) -> float:
@@ -194,18 +223,11 @@ async def cost(
     while not reached(row):
         await asyncio.sleep(0.05)
         row = await bulk.get_operation(store, row.id)
-    lost = []
-    for number in range(PAIRS):
-        rates = {}
-        for on in (True, False) if number % 2 else (False, True):
-            maintenance.turn(on=on)
-            rates[on] = await rate(live)
-        lost.append(1 - rates[True] / rates[False])
+    low, middle, high = await lost_shares(live, maintenance)
     row = await bulk.abort(store, row.id, by="bench")
     maintenance.turn(on=True)
-    low, middle, high = statistics.quantiles(lost, n=4)
     log_progress(f"    {middle:.1%} lost ({low:.1%} to {high:.1%}); {row.chosen} chosen, {row.sent} sent")
-    return statistics.median(lost)
+    return middle
 
 
 async def measure_costs(store: Store, url: str) -> dict[str, float]:
@@ -219,4 +241,4 @@ async def measure_costs(store: Store, url: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    asyncio.run(advance(sys.argv[1]))
+    asyncio.run(obey(sys.argv[1], advance))
