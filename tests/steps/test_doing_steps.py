@@ -17,6 +17,7 @@ from tidegate import (
     OptionError,
     Permanent,
     RetryAfter,
+    RetryRequested,
     StepChangedError,
     StepInDoubtError,
     TaskStopped,
@@ -203,6 +204,35 @@ async def test_a_step_that_is_cut_off_is_in_doubt(ctx: Context, port: RecordingP
     with pytest.raises(asyncio.CancelledError):
         await running
     assert [end.status for end in port.ends] == ["in_doubt"]
+
+
+async def test_a_step_that_asks_for_another_run_is_not_in_doubt(ctx: Context, port: RecordingPort) -> None:
+    with pytest.raises(RetryRequested):
+        await ctx.step("call", ctx.retry, 1.0, key="a")
+    assert [end.status for end in port.ends] == ["failed"]
+
+
+async def test_a_key_that_is_used_twice_at_once_is_done_once(ctx: Context, port: RecordingPort) -> None:
+    calls = 0
+
+    async def call() -> str:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(0)
+        port.answers["call"] = BegunStep(BeginStatus.DONE, b'"done"', "json")
+        return "done"
+
+    assert await asyncio.gather(*[ctx.step("call", call, key="a") for _ in range(3)]) == ["done"] * 3
+    assert calls == 1
+    assert len({begin.key for begin in port.begins}) == 1
+
+
+async def test_a_step_inside_itself_is_refused(ctx: Context) -> None:
+    async def call() -> None:
+        await ctx.step("call", call, key="a")
+
+    with pytest.raises(ArgumentsError, match="inside itself"):
+        await ctx.step("call", call, key="a")
 
 
 async def test_inside_a_step_the_idempotency_key_is_the_steps(ctx: Context) -> None:

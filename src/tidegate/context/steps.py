@@ -88,7 +88,8 @@ class StepMethods:
             name: What the step does, 1 to 200 characters.
             fn: The function to call. A plain function is called in a thread.
             args: Its arguments. They must be storable, like those of a task, unless there is a `key`.
-            key: Identifies the step instead of its arguments, for example the number of an invoice.
+            key: Identifies the step instead of its arguments, for example the number of an invoice. In one
+                run, too, the step of a key is done once.
             in_doubt: What a later run does if the step is in doubt. `repeat` calls the function again, with
                 the same idempotency key. `ask` makes the task a dead letter until a person has decided. A
                 function gets the idempotency key and finds out what became of the step: it returns

@@ -13,3 +13,6 @@ class TaskSuspended(BaseException):
 
 class RetryRequested(BaseException):
     """Raised by `ctx.retry`. Let it pass; no `except Exception` catches it."""
+
+    leaves_no_doubt = True
+    """A step whose function raises it has failed: it is not in doubt."""

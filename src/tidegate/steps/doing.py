@@ -40,6 +40,15 @@ async def do_step(
         steps.take(await asyncio.shield(asyncio.wrap_future(loading)))
     if (found := execution.recorded()) is not None:
         return found.value
+    while (under_way := steps.enter(execution.key)) is not None:
+        await asyncio.shield(asyncio.wrap_future(under_way))
+    try:
+        return await _do(execution, function, options)
+    finally:
+        steps.leave(execution.key)
+
+
+async def _do(execution: StepExecution, function: Callable[[], Any], options: StepOptions) -> Any:
     for retries_left in range(options.retries, -1, -1):
         begun = await _begun(execution)
         if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:
@@ -76,6 +85,15 @@ def do_step_sync(
         steps.take(loading.result())
     if (found := execution.recorded()) is not None:
         return found.value
+    while (under_way := steps.enter(execution.key)) is not None:
+        under_way.result()
+    try:
+        return _do_sync(execution, function, options)
+    finally:
+        steps.leave(execution.key)
+
+
+def _do_sync(execution: StepExecution, function: Callable[[], Any], options: StepOptions) -> Any:
     for retries_left in range(options.retries, -1, -1):
         begun = execution.begin().result()
         if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:

@@ -17,7 +17,7 @@ from tidegate.domain.step import OnDoubt, StepState, idempotency_key
 from tidegate.domain.text import redacted_text, storable
 from tidegate.errors import ArgumentsError, StepChangedError, StepInDoubtError, StepRejectedError
 from tidegate.policy.classify import classify
-from tidegate.steps.current import CurrentStep
+from tidegate.steps.current import CurrentStep, current_step
 from tidegate.steps.options import StepOptions
 from tidegate.steps.run_steps import RunSteps
 from tidegate.store.step_rows import (
@@ -55,7 +55,7 @@ class StepExecution:
         options: The step's options.
 
     Raises:
-        ArgumentsError: The arguments cannot be encoded, and the step has no key.
+        ArgumentsError: The arguments cannot be encoded, and the step has no key; or it is inside itself.
     """
 
     def __init__(
@@ -70,10 +70,15 @@ class StepExecution:
         self._name = name
         self._options = options
         self._shape = _result_shape(function)
-        self.key = steps.identify(name, _fingerprint(name, args, options))
+        self.key = steps.identify(name, _fingerprint(name, args, options), has_key=options.key is not None)
         self._arguments = _arguments_digest(name, args) if options.on_change == "error" else ""
         self.attempt = 0
         self.current = CurrentStep(idempotency_key(steps.fence.task_id, self.key))
+        outer = current_step()
+        if outer is not None and outer.idempotency_key == self.current.idempotency_key:
+            raise ArgumentsError(
+                f"step {name!r} with key {options.key!r} was used inside itself", fix="give it another key"
+            )
 
     @property
     def _fence(self) -> Fence:
@@ -175,6 +180,8 @@ class StepExecution:
         """Whether a step that raised this may have had its effect."""
         if self.current.calls:
             return self.current.has_doubt or self.current.in_flight > 0
+        if getattr(error, "leaves_no_doubt", False):
+            return False
         if not isinstance(error, Exception):  # it was stopped: cancelled, or out of time
             return True
         return _has_no_answer(classify(error, now=time.time()).failure)

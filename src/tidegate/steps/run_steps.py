@@ -35,6 +35,8 @@ class RunSteps:
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, bytes]] = Counter()
         self._attempts: Counter[str] = Counter()
+        self._under_way: dict[str, Future[None]] = {}
+        """Steps that are done now, by key."""
         self._begun_names: Counter[str] = Counter()
         self._loading: Future[list[StepRow]] | None = None
         self._recorded: dict[str, StepRow] | None = None if fence.run > 1 else {}
@@ -59,8 +61,16 @@ class RunSteps:
                 self._recorded = {row.key: row for row in rows}
                 self._unmet = set(self._recorded)
 
-    def identify(self, name: str, fingerprint: bytes) -> str:
-        """Return the key of the next step with this name and fingerprint."""
+    def identify(self, name: str, fingerprint: bytes, *, has_key: bool = False) -> str:
+        """Return the key of the next step with this name and fingerprint.
+
+        Args:
+            name: The step's name.
+            fingerprint: Its arguments, or its explicit key.
+            has_key: Whether it has an explicit key. Then it is the same step each time.
+        """
+        if has_key:
+            return step_key(name, fingerprint, 1)
         with self._lock:
             self._counts[name, fingerprint] += 1
             return step_key(name, fingerprint, self._counts[name, fingerprint])
@@ -84,6 +94,20 @@ class RunSteps:
                 name,
             )
         return row
+
+    def enter(self, key: str) -> Future[None] | None:
+        """Begin to do a step; if it is done at this moment elsewhere in the run, return what ends with it."""
+        with self._lock:
+            under_way = self._under_way.get(key)
+            if under_way is None:
+                self._under_way[key] = Future()
+            return under_way
+
+    def leave(self, key: str) -> None:
+        """End a step that `enter` began."""
+        with self._lock:
+            ended = self._under_way.pop(key)
+        ended.set_result(None)
 
     def next_attempt(self, key: str) -> int:
         """Return how often this run has now begun the step."""
