@@ -105,7 +105,7 @@ class Tidegate(Hooks, TaskAccess):
 
     @property
     def url(self) -> str:
-        """The URL of its database."""
+        """The URL of the application's database."""
         return self._core.url
 
     # --- declaring ---------------------------------------------------------------------------------------

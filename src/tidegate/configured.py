@@ -1,4 +1,4 @@
-"""A task function with options: what `using(…)` returns. It checks arguments and stores tasks."""
+"""A task function with options: what `using(…)` returns. This object checks arguments and stores tasks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PreparedTask:
 
     @property
     def function(self) -> str:
-        """The name of its task function."""
+        """The name of the task function."""
         return self.new_task.function
 
     @property
@@ -54,7 +54,7 @@ def new_task_of(prepared: PreparedTask) -> NewTask:
     """Return what the store gets of a prepared task.
 
     Raises:
-        UsageError: It is not a prepared task.
+        UsageError: The value is not a prepared task.
     """
     if not isinstance(prepared, PreparedTask):
         raise UsageError(
@@ -65,7 +65,7 @@ def new_task_of(prepared: PreparedTask) -> NewTask:
 
 
 CallArguments = tuple[Any, ...] | Mapping[str, Any] | PreparedTask
-"""The arguments of one task among many: positional ones, keyword ones, or a prepared task."""
+"""The arguments of one task among many: positional arguments, keyword arguments, or a prepared task."""
 
 
 class Enqueuer(StoreSource, Protocol):

@@ -47,7 +47,7 @@ class TidegateError(Exception):
 
     Args:
         message: What is wrong and where, in one sentence.
-        fix: What to do about it; printed after an arrow.
+        fix: What to do about the error; printed after an arrow.
         facts: The values in the message. Each is an attribute that the class declares with its type;
             one that is not given has its empty value.
     """
@@ -275,7 +275,7 @@ class StoreUnavailableError(StoreError):
     seconds: float | None = None
     """Seconds that the caller waited, if the store did not answer in time."""
     is_replaced: bool = False
-    """Whether the database file was replaced while it was open."""
+    """Whether the database file was replaced while the store had it open."""
 
 
 class StoreBusyError(StoreError):
@@ -287,7 +287,9 @@ class StoreBusyError(StoreError):
 
 
 class ArchiveError(StoreError):
-    """The archive of removed rows cannot be written or read. What it should have taken stays in the store.
+    """The archive of removed rows cannot be written or read.
+
+    The tasks that this claim should have taken stay in the store.
 
     `place` is its folder.
     """
@@ -296,7 +298,7 @@ class ArchiveError(StoreError):
 
 
 class ResultTimeoutError(TidegateError, TimeoutError):
-    """The task did not reach a final state in time. It is still active; ask again later."""
+    """The task did not reach a final state in time. The task is still active; ask again later."""
 
     code = "TG400"
     task_id: str = ""
@@ -344,7 +346,7 @@ class UpstreamParkedError(UpstreamError):
 
 
 class CallTooLargeError(UpstreamError):
-    """One call needs more than the upstream's whole limit. Waiting does not help."""
+    """A single call needs more than the upstream's whole limit. Waiting does not help."""
 
     code = "TG502"
 

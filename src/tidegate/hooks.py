@@ -37,8 +37,8 @@ class Hooks:
     def on_load(self, hook: Callable[[], None]) -> Callable[[], None]:
         """Register a hook that declares more after the application is imported.
 
-        It runs in workers, commands and clients, each time the application is loaded by its name. It must be
-        safe to repeat.
+        The hook runs in workers, commands and clients, each time the application is loaded by its name. The
+        hook must be safe to repeat.
         """
         self._core.load_hooks.append(callable_option("on_load", hook))
         return hook
@@ -75,8 +75,9 @@ class Hooks:
         """Subscribe a function to a type of `tidegate.events`. Use it as a decorator.
 
         The function is called where the event happens: `RunStarted` and `RunFinished` in the pool process,
-        the events of calls in the process that makes the call. It must return quickly, because the event loop
-        of the tasks waits for it. If it raises, that is logged once, and the run is not affected.
+        the events of calls in the process that makes the call. The subscriber must return quickly, because
+        the event loop of the tasks waits for it. If it raises, that is logged once, and the run is not
+        affected.
 
         Args:
             kind: The type of the events.
@@ -106,7 +107,7 @@ def require_subscriber(subscriber: Callable[..., object]) -> None:
     """Raise unless a function can be called with an event.
 
     Raises:
-        OptionError: It is async, cannot be called, or takes other arguments than one.
+        OptionError: The hook is async, cannot be called, or does not take exactly one argument.
     """
     callable_option("on_event", subscriber)
     if inspect.iscoroutinefunction(subscriber):

@@ -57,7 +57,8 @@ class EnqueueOptions(TypedDict, total=False):
     run_at: datetime | None
     """The moment when the task is due, with a time zone. A past moment makes it due at once."""
     total_timeout: Seconds | None
-    """Time for the whole task from its first start; waits for an upstream do not count. May be `NO_LIMIT`."""
+    """The time limit of the whole task from its first start; waits for an upstream do not count. May be
+    `NO_LIMIT`."""
     deadline: Deadline | None
     """A moment with a time zone, or a time from the enqueue, at which the task ends even if it still waits.
     `NO_LIMIT` means no deadline."""
@@ -81,8 +82,8 @@ class EnqueueOptions(TypedDict, total=False):
     tracestate: str | None
     """The HTTP header of that name, which belongs to `traceparent`."""
     on_final: FinalFunction | None
-    """A task function that gets a `FinalState` when the task succeeds, dies or is cancelled. Its task is
-    enqueued in the transaction of that state."""
+    """A task function that gets a `FinalState` when the task succeeds, dies or is cancelled. The hook's task
+    is enqueued in the transaction of that state."""
 
 
 class MapSettings(TypedDict, total=False):
@@ -136,7 +137,7 @@ def final_hook_option(option: str, value: FinalFunction, takes: str = "FinalStat
         takes: The name of the type of its argument.
 
     Raises:
-        OptionError: It is not a task function, or takes other arguments than one.
+        OptionError: The value is not a task function, or does not take exactly one argument.
     """
     spec = getattr(value, "spec", None)
     if not isinstance(spec, TaskSpec):
@@ -209,13 +210,13 @@ class EnqueueOption(NamedTuple):
     """How one option is read, and which field it sets."""
 
     field: str
-    """The field of `NewTask` that it sets."""
+    """The field of `NewTask` that the option sets."""
     read: Callable[[str, Any], Any]
     """Takes the option's name, for errors, and its value. Returns the value of the field."""
     http: tuple[str, ...] = ()
-    """Its fields in a request of the HTTP API. At most one may be given."""
+    """The fields of the option in a request of the HTTP API. At most one may be given."""
     for_operators: bool = False
-    """Whether a request with it must come from an operator or admin."""
+    """Whether a request with the option must come from an operator or admin."""
 
 
 ENQUEUE_OPTIONS: Mapping[str, EnqueueOption] = {
@@ -279,7 +280,7 @@ def read_options(given: Mapping[str, object], *, names: Mapping[str, str] | None
 
 
 def _with_valid_trace(labels: dict[str, str]) -> dict[str, str]:
-    """Return labels without those of a trace that is invalid."""
+    """Return labels without the labels of an invalid trace."""
     trace = TraceContext.of_labels(labels)
     own = {name: text for name, text in labels.items() if name not in (TRACEPARENT_LABEL, TRACESTATE_LABEL)}
     return own if trace is None else own | trace.labels()

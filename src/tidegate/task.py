@@ -96,12 +96,12 @@ class TaskFunction(Generic[P, C, R]):
     ) -> list[Handle[R]]:
         """Store one task for each item, all or none; return their handles in order.
 
-        Up to 5,000 tasks are one transaction. More are read from the iterable in parts of 5,000 and become
-        visible at once at the end. If the iterable raises, nothing is stored.
+        Up to 5,000 tasks are one transaction. More than 5,000 tasks are read from the iterable in parts of
+        5,000, and become visible all at once at the end. If the iterable raises, nothing is stored.
 
         Args:
-            calls: The arguments of one task in each item: a tuple of positional ones, a dict of keyword ones,
-                or what `f.prepare(…)` returned.
+            calls: The arguments of one task in each item: a tuple of positional arguments, a dict of keyword
+                arguments, or a task that `f.prepare(…)` returned.
 
         Raises:
             ArgumentsError: The arguments of an item do not fit. The message names the item's index.

@@ -20,7 +20,7 @@ class TaskAccess:
     _core: StoreSource
 
     def handle(self, task_id: str) -> Handle[Any]:
-        """Return a handle on a task. Its result is plain JSON, because no annotation names its type."""
+        """Return a handle on a task. The result is plain JSON, because no annotation names its type."""
         from tidegate.codec import Shape, load_result
 
         return Handle(task_id, self._core, functools.partial(load_result, Shape()))

@@ -46,9 +46,9 @@ class TaskSettings(TypedDict, total=False):
     """
 
     name: str | None
-    """Its stable name in the store; `module:function` unless given."""
+    """The stable name of the function in the store; default: `module:function`."""
     queue: str
-    """Where its tasks go; `default` unless given."""
+    """The queue of its tasks; default: `default`."""
     priority: Priority | str
     """`interactive`, `normal` (unless given) or `bulk`."""
     upstream: Upstream | str | None
@@ -56,12 +56,13 @@ class TaskSettings(TypedDict, total=False):
     rate_limit: str | None
     """How many runs all workers together may start in a time, such as `50/min`."""
     timeout: Seconds
-    """Time for one attempt; 300 s, or 15 min with an upstream, unless given. May be `NO_LIMIT`, not None."""
+    """The time limit of one attempt; default: 300 s, or 15 min with an upstream. May be `NO_LIMIT`, not
+    None."""
     total_timeout: Seconds
-    """Time for the whole task from its first start, over all its runs; 30 min, or 1 h with an upstream,
-    unless given. Time that the task waits for an upstream, parked or behind its gate, is not counted."""
+    """The time limit of the whole task from its first start, over all its runs; default: 30 min, or 1 h with
+    an upstream. Time that the task waits for an upstream, parked or behind its gate, is not counted."""
     deadline: Seconds | None
-    """Time for the whole task from its enqueue; waits of every kind count. None unless given."""
+    """The time limit of the whole task from its enqueue; waits of every kind count. None unless given."""
     max_attempts: int
     """Charged attempts before it is dead; 3 unless given."""
     backoff: Backoff | Seconds | None
@@ -89,7 +90,7 @@ class _Setting(NamedTuple):
     """How one setting is read, and what it sets."""
 
     field: str
-    """The field of `TaskSpec` that it sets."""
+    """The field of `TaskSpec` that the option sets."""
     read: Callable[[str, Any], Any]
     """Takes the name, for errors, and the value. Returns the value of the field."""
     may_be_none: bool = False
@@ -126,10 +127,10 @@ def discard(error: type[BaseException] | Reason | str) -> Rule:
 
 
 def _rules(option: str, retry: Sequence[Rule | type[BaseException] | Reason | str]) -> tuple[Rule, ...]:
-    """Return the rules of `retry=[…]`; an exception class or a reason alone means `on(…)` it.
+    """Return the rules of `retry=[…]`; an exception class or a reason alone means `on(…)` for it.
 
     Raises:
-        OptionError: It is not a list, or an item is not a rule.
+        OptionError: The value is not a list, or an item is not a rule.
     """
     if isinstance(retry, str) or not isinstance(retry, Sequence):
         raise wrong(option, retry, 'write a list: retry=[on(ValueError, wait="5s"), discard(KeyError)]')
@@ -252,7 +253,7 @@ def module_name(module: str) -> str:
     """Return the name by which others import a module, also for `__main__`.
 
     Raises:
-        ConfigError: It is a script without a file, which nothing can import.
+        ConfigError: The module is a script without a file, which cannot be imported.
     """
     if module != "__main__":
         return module

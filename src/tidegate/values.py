@@ -21,11 +21,11 @@ class TaskStatus:
 
     task_id: str
     function: str
-    """The name of its task function."""
+    """The name of the task function."""
     queue: str
     priority: Priority
     upstream: str | None
-    """The upstream that its function declares; None if it declares none."""
+    """The upstream that the task function declares; None if it declares none."""
     tenant: str | None
     """The tenant of the task; None without one."""
     state: State
@@ -44,7 +44,7 @@ class TaskStatus:
     interruptions: int
     """Runs that were released after they made a call."""
     redrives: int
-    """How often it was redriven."""
+    """How often the task was redriven."""
     enqueued_at: datetime
     due_at: datetime | None
     """When the task becomes or became due."""
@@ -58,7 +58,7 @@ class TaskStatus:
     deadline_at: datetime | None
     """The deadline; None without one."""
     redriven_at: datetime | None
-    """When it was last redriven."""
+    """When the task was last redriven."""
     worker_id: str | None
     """The worker process of the present or last run."""
     is_cancel_requested: bool
@@ -123,7 +123,7 @@ class Chunk:
     sequence: int
     """Number of the chunk within the task: starts at 1 and rises over all runs."""
     run: int
-    """The run that emitted it."""
+    """The number of the run that emitted the chunk."""
     stored_at: datetime
     data: Any
     """The value that the function emitted."""

@@ -1,4 +1,7 @@
-"""The exceptions that a task raises to state how to treat its failure. They are not errors of Tidegate."""
+"""The exceptions that a task raises to state how to treat its failure.
+
+These exceptions are not errors of Tidegate.
+"""
 
 from __future__ import annotations
 

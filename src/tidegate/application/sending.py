@@ -45,7 +45,7 @@ class Sending:
     """One enqueue in progress.
 
     Args:
-        trace: What its tasks continue; None for no trace.
+        trace: The span that the enqueued tasks continue; None for no trace.
         replaces: Whether tasks that name a trace already join this one, which continues theirs.
         keeps_tasks: Whether the tasks are kept for `TaskEnqueued`.
     """
@@ -60,7 +60,7 @@ class Sending:
         """How many tasks of each queue and function there are so far."""
 
     def traced(self, task: NewTask) -> NewTask:
-        """Return a task as it is to be stored: with the trace, unless it names one."""
+        """Return a task as it will be stored: with this trace, unless the task names one."""
         self.sent[task.queue, task.function] += 1
         if self._labels and (self._replaces or TRACEPARENT_LABEL not in task.labels):
             task = replace(task, labels={**task.labels, **self._labels})

@@ -74,9 +74,9 @@ class ScheduleSettings(TypedDict, total=False):
     tenant: str | None
     """Who the tasks are for."""
     total_timeout: Seconds | None
-    """Time for one task from its first start."""
+    """The time limit of one task from its first start."""
     deadline: Seconds | None
-    """Time from its enqueue after which a task ends even if it still waits."""
+    """The time from its enqueue after which a task ends, even if it is still waiting."""
     timeout: Seconds | None
     """Time for one attempt."""
     max_attempts: int | None
@@ -106,7 +106,7 @@ class TaskSchedule:
         return prepare_task(self.function, self.args, self.options)
 
     def declared(self) -> DeclaredSchedule:
-        """Return the schedule as it is stored.
+        """Return the schedule in its stored form.
 
         Raises:
             ArgumentsError, ConfigError: As `prepare`.
@@ -163,7 +163,7 @@ def read_args(args: Any) -> ScheduleArguments:
     """Return the arguments of a schedule's tasks.
 
     Raises:
-        OptionError: They are neither a tuple nor a mapping of names.
+        OptionError: The arguments are neither a tuple nor a mapping of names.
     """
     if isinstance(args, list):
         return tuple(args)
@@ -225,7 +225,7 @@ class ScheduleDecorator:
         """Declare the schedule.
 
         Raises:
-            UsageError: It is not a task function.
+            UsageError: The value is not a task function.
             OptionError, ArgumentsError, ConfigError: The schedule cannot work.
         """
         if not isinstance(function, TaskFunction):

@@ -20,7 +20,7 @@ class Difference:
     """The first place where two values differ."""
 
     keys: tuple[object, ...]
-    """The keys that lead to it, outermost first."""
+    """The keys that lead to the value, outermost first."""
     before: Any
     after: Any
 

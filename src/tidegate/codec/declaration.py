@@ -33,11 +33,11 @@ class Parameter:
 
     name: str
     shape: Shape
-    """Its annotation; for `*args` and `**kwargs` the annotation of one item."""
+    """The annotation of the parameter; for `*args` and `**kwargs` the annotation of one item."""
     at: int
-    """Its index among the positional parameters, or `KEYWORD_ONLY_AT`."""
+    """The index among the positional parameters, or `KEYWORD_ONLY_AT`."""
     nameable: bool
-    """Whether it can be passed by name."""
+    """Whether the parameter can be passed by name."""
     required: bool
 
 
@@ -68,7 +68,7 @@ def read_declaration(
     """Return the declaration of `function`.
 
     Raises:
-        ConfigError: It is not a plain function, or an annotation cannot be resolved.
+        ConfigError: The value is not a plain function, or an annotation cannot be resolved.
     """
     require_plain_function(function)
     hints = _Hints(function, injected, namespace)
@@ -131,7 +131,7 @@ def require_plain_function(function: Callable[..., Any]) -> None:
     """Refuse a callable that a worker cannot find by name and call.
 
     Raises:
-        ConfigError: It is not a plain `def` or `async def`.
+        ConfigError: The value is not a plain `def` or `async def`.
     """
     fault = _fault(function)
     if fault:

@@ -29,7 +29,7 @@ from tidegate.errors import ArgumentsError
 MAX_DEPTH = 64
 """The most levels of nested containers."""
 MAX_DIGITS = 4_000
-"""The most digits of an integer. Python itself reads at most 4,300 by default."""
+"""The most digits of an integer. Python itself reads numbers of at most 4,300 digits by default."""
 
 _INT_END = 10**MAX_DIGITS
 _WITHOUT_NUMBERS = frozenset({str, bool, type(None)})

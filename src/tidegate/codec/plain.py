@@ -24,7 +24,7 @@ to_json = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def is_plain(stored: bytes) -> bool:
-    """Return whether a stored value is already plain JSON. It searches the bytes, which is fast."""
+    """Return whether a stored value is already plain JSON. The check searches the bytes, which is fast."""
     return TAG_MARK not in stored and not _MAY_BE_LARGE.search(stored)
 
 

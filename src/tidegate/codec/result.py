@@ -27,18 +27,19 @@ class Unstorable:
     type_name: str
     """The type of the value that the function returned."""
     reason: str
-    """Why it could not be stored, with the place in the value."""
+    """Why the value could not be stored, with the place in the value."""
 
 
 class EncodedResult(NamedTuple):
     """The encoded result of a function that returned."""
 
     data: bytes
-    """The encoded result, or a stand-in. It is not larger than the limit, unless that is very small."""
+    """The encoded result, or a stand-in. The stand-in is not larger than the limit, unless the limit is very
+    small."""
     stored: bool
     """False if `data` is a stand-in that decodes to `Unstorable`."""
     note: str = ""
-    """Why it is a stand-in, for the history and the log; empty if the result is stored."""
+    """Why the data is a stand-in, for the history and the log; empty if the result itself is stored."""
     other_type: str = ""
     """The type of a stored value that does not fit the return annotation; empty if it fits."""
 

@@ -1,8 +1,9 @@
 """Encodes and decodes values of one annotation, and guarantees that a decoded value equals the original.
 
-A value is encoded in the form that the annotation reads. The bytes are decoded at once and compared with the
-value. If they differ, the value is encoded with tags. If that differs too, the value is refused. So either
-the run gets an equal value of the same type, or enqueue raises. Usual values skip the comparison.
+A value is encoded in the form that the annotation reads. The encoded bytes are decoded immediately and
+compared with the value. If they differ, the value is encoded with tags. If that differs too, the value is
+refused. So either the run gets an equal value of the same type, or enqueue raises. Usual values skip the
+comparison.
 """
 
 from __future__ import annotations

@@ -83,10 +83,10 @@ class Signature:
         Args:
             function: A plain `def` or `async def`.
             injected: The class of the parameter that callers do not see (`ctx: Context`, `Context | None`).
-            namespace: More names that annotations written as text may use.
+            namespace: Further names that annotations written as text may use.
 
         Raises:
-            ConfigError: It is not a plain function, or an annotation cannot be resolved.
+            ConfigError: The value is not a plain function, or an annotation cannot be resolved.
         """
         declaration = read_declaration(function, injected=injected, namespace=namespace or {})
         return cls(declaration, is_async=inspect.iscoroutinefunction(function))
@@ -194,8 +194,8 @@ class Signature:
     def fingerprint(self, payload: bytes) -> bytes:
         """Return the SHA-256 (32 bytes) of a payload from `bind`. Equal arguments have equal fingerprints.
 
-        It makes no difference whether arguments were passed by position or by name, and in which order the
-        keys are. It does make a difference whether a default was passed explicitly.
+        Passing arguments by position or by name makes no difference, and neither does the order of the keys.
+        Passing a default explicitly makes a difference.
         """
         tree = msgspec.json.decode(payload)
         if TAG_MARK in payload:

@@ -84,7 +84,7 @@ class SourceWriter:
 
         Args:
             value: The value.
-            name: Its name, by which the redactor judges.
+            name: The name of the value, by which the redactor decides.
             column: The column at which the line begins.
 
         Raises:
@@ -204,7 +204,7 @@ class SourceWriter:
         """Return the source of a time zone.
 
         Raises:
-            UnwritableError: It has neither a name nor a fixed offset.
+            UnwritableError: The time zone has neither a name nor a fixed offset.
         """
         if zone is UTC:
             return self.use("datetime", "UTC")
@@ -284,8 +284,8 @@ def _rendered(expression: _Expression, column: int, others: int = 0) -> str:
 
     Args:
         expression: The expression.
-        column: The column at which its line begins.
-        others: How many other characters are in its line.
+        column: The column at which the line of the value begins.
+        others: How many other characters are in the line of the value.
     """
     flat = _flat(expression)
     if isinstance(expression, str) or not expression.parts or column + others + len(flat) <= WIDTH:

@@ -37,8 +37,8 @@ def find_project(directory: Path) -> tuple[Path | None, Table, Path]:
 def project_directories(start: Path) -> Iterator[Path]:
     """Yield a directory and its parents that may belong to the same project.
 
-    The search ends at the top of a git repository. It stops before the home directory and before a directory
-    in which others may write: a file that somebody else left there must not choose which code runs.
+    The search ends at the top of a git repository. The search stops before the home directory and before a
+    directory in which others may write: a file that somebody else left there must not choose which code runs.
     """
     start = start.absolute()
     yield start

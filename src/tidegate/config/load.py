@@ -161,7 +161,7 @@ def _layers(top: Table, environment: str | None) -> list[Table]:
 
 
 def _read_section(table: Table, values: dict[str, Any], origins: dict[str, str]) -> None:
-    """Read one layer. It overrides the values of the layers before it."""
+    """Read one layer. This layer overrides the values of the layers before it."""
     found: dict[str, Any] = {}
     if "app" in table:
         found["app"] = _app(table.text("app"), table.place)

@@ -46,7 +46,7 @@ def make_timings(values: Mapping[str, Any], place: str) -> Timings:
 
     Args:
         values: The settings by name.
-        place: Where they come from, for errors.
+        place: Where the settings come from, for errors.
 
     Raises:
         ConfigError: They contradict each other.
@@ -87,7 +87,7 @@ def make_retention(values: Mapping[str, Any], place: str) -> Retention:
 
     Args:
         values: The settings by name.
-        place: Where they come from, for errors.
+        place: Where the settings come from, for errors.
 
     Raises:
         ConfigError: The name of a queue is not allowed.

@@ -1,4 +1,7 @@
-"""A table of a configuration file. It knows its place in the file, so that every error can name it."""
+"""A table of a configuration file.
+
+The table knows its place in the file, so that every error can name the place.
+"""
 
 from __future__ import annotations
 

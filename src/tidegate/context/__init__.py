@@ -155,7 +155,7 @@ class Context(WaitMethods):
         Args:
             done: Units done, a finite number.
             total: Units in total, if known.
-            note: One line for people, cut to 500 characters.
+            note: A message for people, cut to 500 characters.
         """
         self._control.on_progress(
             Progress(float(done), None if total is None else float(total), _one_line(note))
@@ -164,9 +164,9 @@ class Context(WaitMethods):
     async def emit(self, data: Any) -> None:
         r"""Add a chunk to this task's stream: a token, a line, the URL of a picture.
 
-        Chunks keep their order. They are stored within 0.1 s, and always before the task ends. They are kept
-        as long as the task. If the task runs again, the new run's chunks follow the old run's.
-        `emit` waits only while the store cannot keep up.
+        Chunks keep their order. Chunks are stored within 0.1 s, and always before the task ends. Chunks are
+        kept as long as the task. If the task runs again, the new run's chunks follow the old run's. `emit`
+        waits only while the store cannot keep up.
 
         Args:
             data: Any JSON value, at most `CHUNK_BYTES` (64 KiB). Half of a surrogate pair, from a stream
@@ -223,7 +223,10 @@ class Context(WaitMethods):
         self._control.replacement_reason = _one_line(f"asked by the task: {why}")
 
     def scratch(self) -> Path:
-        """Return a directory for this run alone. It is removed when the run ends, also after a kill."""
+        """Return a directory for this run alone.
+
+        The directory is removed when the run ends, also after a kill.
+        """
         self._control.scratch_used = True
         self._control.scratch_path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._control.scratch_path
@@ -290,7 +293,8 @@ _current: ContextVar[Callable[[], Context] | None] = ContextVar("tidegate_contex
 def current_context() -> Context | None:
     """Return the context of the run that this code is part of; None outside a task.
 
-    It works in everything the function awaits or starts as an asyncio task, but not in threads it starts.
+    The context is found in everything that the function awaits or starts as an asyncio task, but not in
+    threads that it starts.
     """
     make_context = _current.get()
     return None if make_context is None else make_context()

@@ -41,7 +41,7 @@ class SuspensionRequest:
     """The wait for which a function suspended itself."""
 
     delay_seconds: float | None
-    """None: until something else than the time wakes the task."""
+    """None: until something other than the time wakes the task."""
     why: str
     wait_keys: tuple[str, ...] = ()
     """Its waits for events."""

@@ -87,7 +87,8 @@ class StepMethods:
         Args:
             name: What the step does, 1 to 200 characters.
             fn: The function to call. A plain function is called in a thread.
-            args: Its arguments. They must be storable, like those of a task, unless there is a `key`.
+            args: Its arguments. The arguments must be storable, like those of a task, unless there is a
+                `key`.
             key: Identifies the step instead of its arguments, for example the number of an invoice. In one
                 run, too, the step of a key is done once.
             in_doubt: What a later run does if the step is in doubt. `repeat` calls the function again, with
@@ -148,7 +149,7 @@ class StepMethods:
 
     @property
     def idempotency_key(self) -> str:
-        """Identifies the work for a provider. It is the same in each run of this task.
+        """Identifies the work for a provider. This key is the same in each run of this task.
 
         Inside a step it is the key of that step, otherwise the key of the task. Send it to a provider that
         does nothing twice for one key.

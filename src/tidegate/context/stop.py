@@ -1,4 +1,4 @@
-"""What a run raises inside its function to end it."""
+"""The exceptions that end a function from inside."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ class Principal:
     """The only tenant whose tasks it may see and create; None for all, including tasks without a tenant."""
 
     def may_see(self, tenant: str) -> bool:
-        """Return whether it may see tasks of this tenant (empty for tasks without one)."""
+        """Return whether the principal may see tasks of this tenant (empty for tasks without a tenant)."""
         return self.tenant is None or (self.tenant == tenant and tenant != "")
 
 
 def make_token(token_id: str, secret: str) -> str:
-    """Return a token. It is shown to a person once and never stored.
+    """Return a token. A token is shown to a person once and never stored.
 
     Args:
         token_id: The public part, which names the token for people and in the audit log.

@@ -15,7 +15,7 @@ SUCCEEDED, INTERRUPTED = "succeeded", "interrupted"
 
 
 class FailedCall(NamedTuple):
-    """One failed call. The failure of a run is matched to it."""
+    """One failed call. The failure of a run is matched to this error."""
 
     upstream: str
     reason: Reason
@@ -38,11 +38,12 @@ class CallSummary:
     count: int = 0
     """How many calls were sent; 0 if the run used no transport."""
     may_be_processed: bool = False
-    """One of the calls may have been processed, and so billed."""
+    """Whether one of the calls may have been processed, and so billed."""
     own_succeeded: bool | None = None
     """Whether the last call of the run's own upstream succeeded; None if there was no such call."""
     interrupted_upstream: str = ""
-    """The upstream of a call that the end of the run interrupted before it could report; else empty."""
+    """The upstream of a call that the end of the run interrupted before the call could report; empty without
+    such a call."""
     failures: tuple[FailedCall, ...] = ()
     """The latest failed calls, oldest first."""
     used: UsageTotals | None = None
@@ -154,4 +155,5 @@ class CallResult:
     seconds: float = 0.0
     """From sending the request to the first byte of the response, or to the failure."""
     is_in_doubt: bool = False
-    """The request was sent but has no definite response. It may have been processed and billed."""
+    """The request was sent but has no definite response. Whether the call may have been processed and
+    billed."""

@@ -46,7 +46,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LastFailure:
-    """Why the latest failed run of a task failed. Its next run can read this."""
+    """Why the latest failed run of a task failed. The next run of the task can read this."""
 
     reason: Reason
     verdict: Verdict
@@ -55,7 +55,7 @@ class LastFailure:
     run: int
     """Which run failed."""
     failed_at: datetime
-    """When it ended, in UTC by the store's clock."""
+    """When the run ended, in UTC by the store's clock."""
 
 
 CAPACITY_REASONS = frozenset({Reason.RATE_LIMIT, Reason.OVERLOADED})
@@ -70,7 +70,10 @@ GATE_REASONS = CAPACITY_REASONS | FAULT_REASONS | ACCOUNT_REASONS
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failure and what it means. It holds no exception, so other processes and stores can take it."""
+    """A failure and its meaning.
+
+    The value contains no exception, so other processes and stores can take it.
+    """
 
     verdict: Verdict
     reason: Reason
@@ -121,10 +124,12 @@ class CallFailure:
     is_for_all_keys: bool = False
     """Every key of the sender's ring is refused, so the gates of the keys are not looked at."""
     task_id: str = ""
-    """The task that met it; empty for a call outside tasks. Each such call counts as a different task."""
+    """The task that met the failure; empty for a call outside tasks. Each such call counts as a different
+    task."""
     upstream: str = ""
     """The upstream that was called; empty for the run's own upstream."""
     is_reported: bool = False
-    """The end of the call has already reported it to the gate, so the end of the run must not."""
+    """The end of the call has already reported the failure to the gate, so the end of the run must not report
+    it again."""
     began_seconds_ago: float | None = None
     """How long ago the call began; None if unknown."""

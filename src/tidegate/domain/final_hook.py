@@ -13,7 +13,10 @@ MESSAGE_LIMIT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """How a task ended: the argument of an `on_final` task function. It holds no result and no arguments."""
+    """How a task ended: the argument of an `on_final` task function.
+
+    The value contains no result and no arguments.
+    """
 
     task_id: str
     function: str
@@ -25,7 +28,7 @@ class FinalState:
     run: int
     """The last run; 0 if there was none."""
     reason: str
-    """Of the failure of a dead task, a value of `Reason`; empty if it succeeded."""
+    """The reason of a dead task, a value of `Reason`; empty after a success."""
     error_class: str
     """The dotted name of the exception class; empty if there was no exception."""
     message: str
@@ -34,7 +37,7 @@ class FinalState:
 
 @dataclass(frozen=True, slots=True)
 class FinalHook:
-    """The task to enqueue. It is stored with the task that it follows, so any process can enqueue it."""
+    """The task to enqueue. The hook is stored with its task, so any process can enqueue the hook's task."""
 
     function: str
     queue: str

@@ -1,7 +1,7 @@
 """The fingerprint of a failure: the same for failures that have one cause and other details.
 
-It is made of the error's class, its message without the parts that differ from task to task, and the
-innermost frame of the application's own code.
+A fingerprint is made of the error's class, its message without the parts that differ from task to task, and
+the innermost frame of the application's own code.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BLOCK = "Traceback (most recent call last)"
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What failures of one cause have in common."""
+    """The common fields of failures with one cause."""
 
     id: str
     """16 hex digits. The same on every machine and for every version, as long as the parts are the same."""
@@ -83,7 +83,7 @@ def own_frame(traceback: str) -> str:
     """Return the innermost frame of the application's code: `folder/file.py:function`, or an empty text.
 
     Only the last exception of the traceback is read. The line number is left out, because an unrelated change
-    of the file moves it. Of the path only the last folder and the file remain, because other machines keep
+    of the file moves it. Only the last folder and the file name of a path remain, because other machines keep
     the code in another place.
     """
     last = traceback[traceback.rfind(_BLOCK) + 1 :] if _BLOCK in traceback else traceback

@@ -59,7 +59,8 @@ class Retrying:
     delay_seconds: float
     charge: Charge
     rank_offset: float
-    """Seconds added to the due time to get its rank: positive is a penalty, negative moves it forward."""
+    """Seconds that are added to the due time to get the task's rank: positive is a penalty, negative moves
+    the task forward."""
     why: str
     """The explanation for the history: `backoff 20 s after attempt 2 of 3`."""
     rule: str = ""
@@ -94,7 +95,7 @@ class Suspended:
     why: str
     """What it waits for: `sleeps 2 h`."""
     rank_offset: float = 0.0
-    """Seconds added to the moment it wakes to get its rank."""
+    """Seconds that are added to the moment of waking to get the task's rank."""
     wait_keys: tuple[str, ...] = ()
     """The waits for events of the run. If one is over already, the task wakes at once."""
     calls: CallSummary = NO_CALLS
@@ -102,7 +103,7 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """The task does not run again. It is kept as a dead letter."""
+    """The task does not run again. The task is kept as a dead letter."""
 
     fence: Fence
     failure: Failure

@@ -54,7 +54,7 @@ _DURATION_FIX = 'use a number of seconds, or text such as "30s", "5m", "1h", "7d
 
 
 def shown(value: object) -> str:
-    """Return a value as errors quote it: its repr in one line of at most 80 characters.
+    """Return a value as text for errors: its repr in one line of at most 80 characters.
 
     Control characters, and characters that change the direction of text, are escaped.
     """
@@ -124,7 +124,7 @@ def positive_option(option: str, value: Seconds, *, most: float = LONGEST_SECOND
 
 
 def limit_option(option: str, value: Seconds | None) -> float:
-    """Return a time limit in seconds, above 0. `NO_LIMIT` means none; None is refused."""
+    """Return a time limit in seconds, above 0. `NO_LIMIT` means no limit; None is refused."""
     if value is None:
         raise wrong(option, value, f"write {option}=tidegate.NO_LIMIT to turn the limit off")
     return math.inf if _is_endless(value) else positive_option(option, value)
@@ -218,7 +218,7 @@ def flag_option(option: str, value: bool) -> bool:
 
 
 def choice_option(option: str, value: str, choices: Iterable[str]) -> str:
-    """Return the value if it is one of the choices."""
+    """Return the value if it is a valid choice."""
     words = tuple(choices)
     if not isinstance(value, str) or value not in words:
         raise wrong(option, value, f"use one of {', '.join(words)}")
@@ -353,8 +353,8 @@ def require_before_deadline(wait_seconds: float, deadline_seconds: float | None)
     """Refuse a task whose deadline passes before it is due.
 
     Args:
-        wait_seconds: Seconds from its enqueue until it is due.
-        deadline_seconds: Seconds from its enqueue until its deadline; None if it has none.
+        wait_seconds: Seconds from the enqueue until the task is due.
+        deadline_seconds: Seconds from the enqueue until the deadline; None without a deadline.
 
     Raises:
         OptionError: The task could never run.

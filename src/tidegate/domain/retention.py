@@ -32,11 +32,11 @@ class Data(StrEnum):
     RESULTS = "results"
     """What its function returned."""
     CHUNKS = "chunks"
-    """What it emitted while it ran."""
+    """The chunks that the task emitted."""
     STEPS = "steps"
-    """Its steps with their results, and the ledger of their doubts."""
+    """The steps of the task with their results, and the ledger of their doubts."""
     HISTORY = "history"
-    """Its runs without success, with messages and tracebacks, and what people did to it."""
+    """The runs without success, with messages and tracebacks, and the actions of people."""
 
 
 PARTS = (Data.PAYLOADS, Data.RESULTS, Data.CHUNKS, Data.STEPS, Data.HISTORY)

@@ -19,12 +19,12 @@ SCHEDULED_FOR_LABEL = "tidegate.scheduled_for"
 
 
 class CatchUp(StrEnum):
-    """What happens to ticks that were missed because nothing could fire them."""
+    """What happens to ticks that were missed because no process could fire them."""
 
     NONE = "none"
-    """They are recorded as missed."""
+    """Missed ticks do not fire; they are recorded as missed."""
     ONE = "one"
-    """The latest of them fires, late. The others are recorded as missed."""
+    """The latest missed tick fires, late. The others are recorded as missed."""
     ALL = "all"
     """Each of them fires, in order, within the rule's limit and window."""
 
@@ -38,8 +38,8 @@ class Overlap(StrEnum):
     SKIP = "skip"
     """The tick is skipped."""
     QUEUE = "queue"
-    """The tick waits until the earlier task is final. One tick waits at most, or as many as `catch_up="all"`
-    allows; more are skipped."""
+    """The tick waits until the earlier task is final. At most one tick waits, or as many as `catch_up="all"`
+    allows; further ticks are skipped."""
     ALLOW = "allow"
     """The tick fires."""
 
@@ -50,7 +50,7 @@ class TickOutcome(StrEnum):
     FIRED = "fired"
     """Its task is enqueued."""
     QUEUED = "queued"
-    """It waits until the task of an earlier tick is final."""
+    """The tick waits until the task of an earlier tick is final."""
     SKIPPED = "skipped"
     """The rule says that it must not fire now."""
     MISSED = "missed"
@@ -61,19 +61,19 @@ class TickReason(StrEnum):
     """Why a tick did not fire in time."""
 
     LATE = "late"
-    """It fired, after it had been missed."""
+    """The tick fired after it had been missed."""
     BY_HAND = "by hand"
-    """A person ran the schedule. It is not a tick of the rule."""
+    """A person ran the schedule. The run was requested by a person; it is not a tick of the rule."""
     OVERLAP = "overlap"
     """The task of an earlier tick was not final."""
     TOO_LATE = "too late"
     """`not_later_than` had passed."""
     CATCH_UP = "catch-up"
-    """`catch_up` does not make it up."""
+    """The tick was missed, and `catch_up` does not make it up."""
     LIMIT = "limit"
-    """More ticks were missed than `catch_up_limit`; this is one of the older ones."""
+    """More ticks were missed than `catch_up_limit`; this is an older one of them."""
     WINDOW = "window"
-    """It was missed longer ago than `catch_up_window`."""
+    """The tick was missed longer ago than `catch_up_window`."""
     PAUSED = "paused"
     """The schedule was paused while the tick waited."""
     REMOVED = "removed"
@@ -87,7 +87,7 @@ class ScheduleRule:
     cron: str = ""
     """Five fields of cron, separated by one space."""
     every_seconds: int = 0
-    """An interval in whole seconds, 1 or more. Its ticks are the multiples of it since 1970."""
+    """An interval in whole seconds, 1 or more. The ticks are the multiples of the interval since 1970."""
     timezone: str = "UTC"
     """A name of the IANA database; `UTC` for an interval."""
     catch_up: CatchUp = CatchUp.ONE
@@ -122,7 +122,10 @@ class ScheduleRule:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledTask:
-    """The task that each tick of a schedule enqueues. It is stored, so that any process can fire the tick."""
+    """The task that each tick of a schedule enqueues.
+
+    The task is stored with the schedule, so that any process can fire a tick.
+    """
 
     function: str
     queue: str

@@ -1,4 +1,4 @@
-"""The settings of a task function, as values. They live in code, so a deploy changes them."""
+"""The settings of a task function, as values. These settings live in code, so a deploy changes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate.domain.readers import (
 
 
 class Priority(IntEnum):
-    """How urgent a task is. It is stored as a number; smaller numbers go first."""
+    """How urgent a task is. A priority is stored as a number; smaller numbers go first."""
 
     INTERACTIVE = 0
     """Somebody waits for the result."""
@@ -47,7 +47,7 @@ class RunsIn(StrEnum):
     """Where a task function runs."""
 
     LOOP = "loop"
-    """On the event loop of the pool process. For `async def`."""
+    """The function runs on the event loop of the pool process. For `async def`."""
     PROCESS = "process"
     """In a child process that is kept warm and can be killed."""
     THREAD = "thread"

@@ -10,7 +10,7 @@ class State(StrEnum):
     """The state of a task."""
 
     SCHEDULED = "scheduled"
-    """Waits for its start time. It has not run yet."""
+    """Waits for its start time. A task in this state has not run yet."""
     HELD = "held"
     """A tenant's task that is not admitted yet."""
     SUSPENDED = "suspended"

@@ -17,7 +17,7 @@ class StepState(StrEnum):
     DONE = "done"
     """Its result is recorded."""
     FAILED = "failed"
-    """It definitely failed, or a person allowed it to be repeated. The next run may begin it again."""
+    """The step definitely failed, or a person allowed a repeat. The next run may begin it again."""
     REJECTED = "rejected"
     """A person decided that it must not be repeated. The task cannot go on."""
 
@@ -43,9 +43,9 @@ class DoubtState(StrEnum):
     RECONCILED = "reconciled"
     """The application found out what became of it."""
     ANSWERED = "answered"
-    """Its answer came late, and is the result of the step."""
+    """The answer of the call came late, and is the result of the step."""
     PAID_TWICE = "paid_twice"
-    """Its answer came after that of another run, whose result counts."""
+    """The answer of the call came after that of another run, whose result counts."""
     ACCEPTED = "accepted"
     """A person gave the result."""
     REJECTED = "rejected"
@@ -66,8 +66,8 @@ def step_key(name: str, fingerprint: bytes, position: int) -> str:
     Args:
         name: The step's name.
         fingerprint: What the step was called with: its encoded arguments, or its explicit key.
-        position: Its number among the steps of its run with this name and fingerprint, from 1. Equal steps
-            may change places: their order under `asyncio.gather` does not matter.
+        position: The number of the step among those of its run with this name and fingerprint, from 1. Equal
+            steps may change places: their order under `asyncio.gather` does not matter.
     """
     digest = hashlib.sha256(name.encode() + b"\0" + fingerprint).hexdigest()[:32]
     return f"{digest}:{position}"

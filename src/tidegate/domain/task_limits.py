@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class TaskLimit(StrEnum):
-    """One of the two limits. The value is its name in messages."""
+    """One of the two limits of the whole task. The value is its name in messages."""
 
     TOTAL_TIMEOUT = "total timeout"
     """Counts from the first start. Waits for an upstream do not count."""

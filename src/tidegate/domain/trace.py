@@ -35,7 +35,7 @@ class TraceContext(NamedTuple):
     def parse(cls, traceparent: str | None, tracestate: str | None = None) -> Self | None:
         """Return what these headers say; None if `traceparent` is missing or invalid.
 
-        As the standard asks, an invalid `tracestate` is dropped alone.
+        An invalid `tracestate` is dropped without the `traceparent`, as the standard requires.
         """
         found = _TRACEPARENT.fullmatch((traceparent or "").strip())
         if found is None:
@@ -59,7 +59,7 @@ class TraceContext(NamedTuple):
         return f"00-{self.trace_id}-{self.span_id}-{self.flags}"
 
     def labels(self) -> dict[str, str]:
-        """Return the labels by which a task keeps it."""
+        """Return the labels in which a task stores the trace."""
         state = {TRACESTATE_LABEL: self.state} if self.state else {}
         return {TRACEPARENT_LABEL: self.traceparent, **state}
 

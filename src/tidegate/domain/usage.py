@@ -22,7 +22,7 @@ class Usage:
     reasoning_tokens: int = 0
     """The part of the output that was reasoning and is not in the text."""
     model: str = ""
-    """The model that the response names. It may differ from the requested one."""
+    """The model that the response names. The model that responded may differ from the requested model."""
     tier: str = ""
     """The service tier that was used, which sets the price."""
     cost_usd: str = ""

@@ -24,7 +24,7 @@ def add_task_fields(
 
     Args:
         logger: The wrapped logger.
-        method: The name of its method.
+        method: The name of the logger's method.
         event_dict: The event.
     """
     for name, value in task_fields().items():

@@ -132,7 +132,7 @@ class _Reports:
 
 
 def _sentry_event(event: RunFinished | TaskDied, failure: Failure, why: str, level: str) -> Any:
-    """Return what Sentry stores of a failure. It has the traceback as frames, from its text."""
+    """Return what Sentry stores of a failure. The event has the traceback as frames, made from its text."""
     module, _, name = failure.error_class.rpartition(".")
     frames = [
         {"filename": found["file"], "lineno": int(found["line"]), "function": found["function"]}

@@ -45,8 +45,9 @@ def lifespan(
         queue: The queue.
         api: The HTTP API of the queue, if it is mounted: Starlette does not run a mounted application's
             lifespan.
-        worker: Also run a worker in this process. It cannot kill a function that does not stop, and it ends
-            with the process. For small sites and development; otherwise run `tidegate worker`.
+        worker: Whether to run a worker in this process too. Such a worker cannot kill a function that does
+            not stop, and ends with the process. For small sites and development; otherwise run `tidegate
+            worker`.
         within: Another lifespan to run inside this one.
     """
 

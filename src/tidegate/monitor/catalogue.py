@@ -67,20 +67,20 @@ DEATHS = _counter(
     "reason",
 )
 RUNS_RELEASED = _counter(
-    "runs_released", "Runs that were given back unfinished, and charged no attempt.", "queue", "function"
+    "runs_released", "Runs that were given back unfinished, without a charged attempt.", "queue", "function"
 )
 RUN_SECONDS = _histogram(
-    "task_run_seconds", "How long the runs took that ended, with any outcome.", "queue", "function"
+    "task_run_seconds", "How long runs took that ended with any outcome.", "queue", "function"
 )
 WAIT_SECONDS = _histogram(
     "task_wait_seconds",
-    "How long the tasks of these runs were ready before they started.",
+    "How long tasks were ready before their runs started.",
     "queue",
     "function",
 )
 TOTAL_SECONDS = _histogram(
     "task_total_seconds",
-    "From the enqueue (or the last redrive) of a task to its end, of the tasks that ended after a run.",
+    "How long tasks that ended after a run took from their enqueue (or last redrive) to their end.",
     "queue",
     "function",
 )
@@ -109,7 +109,7 @@ QUEUE_TASKS = _gauge(
 )
 QUEUE_RUNNABLE_TASKS = _gauge(
     "queue_runnable_tasks",
-    "Tasks that may start now, or at the pace of their limits: ready and paced.",
+    "Tasks that may start now or as soon as a limit allows: ready and paced tasks.",
     "queue",
 )
 QUEUE_BLOCKED_TASKS = _gauge(
@@ -140,10 +140,10 @@ WORKERS = _gauge(
     "state",
 )
 WORKER_SLOTS = _gauge("worker_slots", "Slots of the live workers: tasks that they can run at once.", "pool")
-WORKER_SLOTS_BUSY = _gauge("worker_slots_busy", "Slots of the live workers that run a task.", "pool")
+WORKER_SLOTS_BUSY = _gauge("worker_slots_busy", "Slots of the live workers in which a task runs.", "pool")
 WORKER_HEARTBEAT = _gauge(
     "worker_last_heartbeat_timestamp_seconds",
-    "When the live worker that has been silent longest sent its last heartbeat.",
+    "The oldest of the last heartbeats of all live workers.",
     "pool",
 )
 
@@ -152,19 +152,18 @@ LEASES_EXPIRED = _counter(
 )
 POOL_DESIRED_WORKERS = _gauge(
     "pool_desired_workers",
-    "How many workers the pool could use for its runnable work under the limits of its upstreams, without a"
-    " least and a most.",
+    "How many workers the pool could use for its runnable work under the limits of its upstreams.",
     "pool",
 )
 POOL_DESIRED_SLOTS = _gauge(
-    "pool_desired_slots", "How many slots the pool could use, before they are rounded to workers.", "pool"
+    "pool_desired_slots", "How many slots the pool could use, before rounding to workers.", "pool"
 )
 
 # --- upstreams -------------------------------------------------------------------------------------------
 
 GATE_STATE = _gauge(
     "gate_state",
-    "1 for the state in which the gate of an upstream is, else 0. `key` is empty for the upstream itself.",
+    "1 for the present state of an upstream's gate, otherwise 0. `key` is empty for the upstream itself.",
     "upstream",
     "key",
     "state",
@@ -177,11 +176,11 @@ LIMIT_CAPACITY = _gauge(
     "limit",
 )
 LIMIT_IN_USE = _gauge(
-    "limit_in_use", "Calls in flight of an upstream, as limit `max_in_flight`.", "upstream", "key", "limit"
+    "limit_in_use", "Calls in flight to an upstream; `max_in_flight` limits them.", "upstream", "key", "limit"
 )
 UPSTREAM_TASKS = _gauge(
     "upstream_tasks",
-    "Tasks of an upstream: `ready` ones, those of them that are `paced` by its limits, and `retrying` ones.",
+    "Tasks of an upstream: `ready`, `paced` (the ready tasks that wait for its limits) and `retrying`.",
     "upstream",
     "state",
 )
@@ -191,7 +190,7 @@ RETRY_BUDGET = _gauge(
     "upstream",
 )
 RETRY_BUDGET_USED = _gauge(
-    "retry_budget_used", "Re-runs that started in the window of a retry budget so far.", "upstream"
+    "retry_budget_used", "Re-runs that have started in the present window of a retry budget.", "upstream"
 )
 RETRY_BUDGET_HELD = _gauge("retry_budget_held_tasks", "Due tasks that a retry budget holds back.", "upstream")
 
@@ -203,13 +202,13 @@ SCHEDULE_NEXT = _gauge(
 )
 SCHEDULE_LAST = _gauge(
     "schedule_last_tick_timestamp_seconds",
-    "The last tick of a schedule that was decided: fired, queued, skipped or missed.",
+    "The last tick of a schedule with an outcome: fired, queued, skipped or missed.",
     "schedule",
 )
 
 SCHEDULE_LAST_SUCCESS = _gauge(
     "schedule_last_success_timestamp_seconds",
-    "When the latest task of a schedule that succeeded ended, if it is of its last 20 ticks and still kept.",
+    "When the latest successful task of a schedule's last 20 ticks ended, if it is still kept.",
     "schedule",
 )
 SCHEDULE_UNFIRED = _counter(
@@ -221,7 +220,7 @@ SCHEDULE_UNFIRED = _counter(
 
 # --- about this program ----------------------------------------------------------------------------------
 
-BUILD_INFO = _gauge("build_info", "1, with the version of Tidegate that answers.", "version")
+BUILD_INFO = _gauge("build_info", "1, with the version of Tidegate that serves the metrics.", "version")
 
 METRICS: tuple[Metric, ...] = (
     TASKS_ENQUEUED,
@@ -262,4 +261,4 @@ METRICS: tuple[Metric, ...] = (
     SCHEDULE_UNFIRED,
     BUILD_INFO,
 )
-"""In the order in which they are written."""
+"""All metrics, in the order in which they are written."""

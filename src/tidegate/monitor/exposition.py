@@ -28,7 +28,7 @@ def expose(reading: Reading, accept: str = "") -> Exposition:
     """Return the metrics as text.
 
     Args:
-        reading: What was read from the store.
+        reading: The values that were read from the store.
         accept: The `Accept` header of the client, which chooses the format.
     """
     registry = CollectorRegistry(auto_describe=False)

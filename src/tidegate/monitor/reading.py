@@ -14,15 +14,17 @@ from tidegate.worker.settings import Pool
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one scrape reads, and what follows from it for the pools."""
+    """The values that one scrape reads, and the scaling of the pools that follows from them."""
 
     stored: MonitoringRow
     scaling: Mapping[str, ScalingDecision]
-    """By pool."""
+    """The desired workers, by pool."""
 
 
 async def read_metrics(store: Store, pools: Sequence[Pool] = ()) -> Reading:
-    """Read what the metrics are computed from, in one snapshot. Nothing here scans what is finished.
+    """Read the values from which the metrics are computed, in one snapshot.
+
+    Nothing here scans the finished tasks.
 
     Args:
         store: The store.

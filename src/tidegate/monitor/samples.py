@@ -41,7 +41,7 @@ class Sample(NamedTuple):
 
     metric: Metric
     labels: tuple[str, ...]
-    """The values of the metric's labels, in their order."""
+    """The values of the metric's labels, in the order of the labels."""
     value: float
 
 

@@ -19,7 +19,7 @@ async def decide_scaling(store: Store, queues: Collection[str], scaling: PoolSca
     """Return how many workers a pool with these queues should have now.
 
     Args:
-        store: Has the tasks and the limits.
+        store: Holds the tasks and the limits.
         queues: The queues that the pool serves; `*` for all.
         scaling: The bounds, and how fast the backlog should be done.
     """
@@ -27,7 +27,7 @@ async def decide_scaling(store: Store, queues: Collection[str], scaling: PoolSca
 
 
 def decide_for_pools(work: Work, pools: Sequence[Pool]) -> Mapping[str, ScalingDecision]:
-    """Return how many workers each pool could use, by its name, without a least and a most."""
+    """Return how many workers each pool could use, by its name, without a minimum and a maximum."""
     return {
         pool.name: desired_workers(
             work_groups(work, pool.queues), PoolScaling(slots_per_worker=slots_of(pool))

@@ -1,9 +1,9 @@
 """Every OpenTelemetry name that Tidegate records: of spans, attributes, events and metrics.
 
 Sources: the semantic conventions of messaging (v1.44) and of generative AI
-(`open-telemetry/semantic-conventions-genai`, v0.1.0). Both are in development: names may change, and then
-they change here. The constants of `opentelemetry-semantic-conventions` are not used, because it marks those
-of generative AI as deprecated since they moved.
+(`open-telemetry/semantic-conventions-genai`, v0.1.0). Both conventions are in development: their names may
+change, and then they change here. The constants of `opentelemetry-semantic-conventions` are not used, because
+it marks those of generative AI as deprecated since they moved.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PROCESS_DURATION: Final = "messaging.process.duration"
 DURATION_BUCKETS: Final = (
     0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200,
 )  # fmt: skip
-"""Seconds. The buckets that the conventions advise end at 10 s, where AI tasks begin."""
+"""The buckets in seconds. The buckets that the conventions advise end at 10 s, where AI tasks begin."""
 
 # --- generative AI ---------------------------------------------------------------------------------------
 
@@ -87,7 +87,8 @@ USED_TOKENS: Final[Mapping[str, str]] = {
 
 STABILITY_OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
 GEN_AI_DUP: Final = "gen_ai/dup"
-"""In that variable: record the two metrics below too, as most tools of 2025 and 2026 read them."""
+"""The value of that variable with which the two metrics below are also recorded, because most tools of 2025
+and 2026 read them."""
 OLD_USAGE: Final = "gen_ai.client.token.usage"
 OLD_OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
 OLD_USAGE_BUCKETS: Final = tuple(4**power for power in range(14))
@@ -108,11 +109,11 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""Our names of providers whose name in the conventions differs, or is fixed there."""
+"""The names of providers in the conventions, where they differ from ours or are fixed."""
 
 
 def provider_name(provider: str) -> str:
-    """Return the name of a provider in the conventions; the given one if they have none.
+    """Return the name of a provider in the conventions; the given name if they have none.
 
     Args:
         provider: As an upstream names it: `openai`, `azure-eu`, `bedrock:claude`.

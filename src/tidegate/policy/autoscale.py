@@ -41,7 +41,7 @@ class WorkGroup:
     """How long a run took recently, on average; None if no run ended."""
     limits: tuple[SlotLimit, ...] = ()
     is_own: bool = True
-    """False if another pool runs the tasks. Then they only use part of the limits."""
+    """False if another pool runs the tasks. Such tasks only use part of the limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class _LimitUse:
     def take(self, group: WorkGroup, wanted: int) -> tuple[int, str]:
         """Return the slots that a group gets, and the limit that decides.
 
-        Its running tasks keep their slots.
+        The running tasks of the group keep their slots.
         """
         more = wanted - group.running
         free, name = min(

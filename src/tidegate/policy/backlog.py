@@ -47,7 +47,7 @@ class ChannelCount(NamedTuple):
     function: str
     tasks: int
     oldest_at: float
-    """When the first of them became ready."""
+    """When the first of these tasks became ready."""
     priority: int = 1
     """0 for interactive, 2 for bulk."""
 
@@ -85,7 +85,7 @@ class GateStatus:
 
     Args:
         row: The gate's row.
-        in_flight: How many of its runs and calls are in flight.
+        in_flight: How many runs and calls of the gate are in flight.
         now: The current time by the store's clock.
     """
 
@@ -98,7 +98,7 @@ class GateStatus:
         self._now = now
         self._gate_check = GateCheck(row, in_flight, now)
         self.left = 0 if self.block is not None else self._gate_check.free_slots()
-        """How many more tasks it admits now; None for any number."""
+        """How many more tasks the gate admits now; None for any number."""
 
     @property
     def name(self) -> str:

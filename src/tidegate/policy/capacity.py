@@ -27,7 +27,7 @@ class SlotShortage:
     needed: int
     """The slots needed to use the whole limit: runs per second × seconds per run."""
     slots: int
-    """The slots of the live workers that serve the queues of its tasks."""
+    """The slots of the live workers that serve the queues of the upstream's tasks."""
 
     @property
     def description(self) -> str:
@@ -42,7 +42,7 @@ class SlotShortage:
 
     @property
     def fix(self) -> str:
-        """What to do about it."""
+        """What to do about the shortage."""
         return f"raise concurrency, processes or workers to {self.needed} slots in total"
 
 

@@ -1,4 +1,4 @@
-"""Decides which runs are charged as attempts. `retry` and `crash` ask it and apply its rules.
+"""Decides which runs are charged as attempts. `retry` and `crash` use this module and apply its rules.
 
 - A run with a call that may have been processed is charged.
 - Exceptions: a crash or loss, which have their own limits; the first `INTERRUPTED_LIMIT` runs that a shutdown
@@ -71,7 +71,7 @@ def charge_for_failure(failure: Failure, calls: CallSummary, counters: Counters)
 
 
 def charge_for_release(counters: Counters, *, may_have_called: bool) -> Charge:
-    """Return the counter that a run adds to when it is released unfinished.
+    """Return the counter to which a run adds when it is released unfinished.
 
     Args:
         counters: What the task had spent before this run.

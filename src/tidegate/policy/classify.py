@@ -80,8 +80,8 @@ def classify(
     stay. If the task itself raised a verdict, only a rule that names such a class applies, so that
     `on(Exception)` does not retry a task that raised `Permanent`.
 
-    In an ExceptionGroup, cancelled members are ignored. One permanent member makes the group permanent,
-    otherwise one unknown member makes it unknown, otherwise the member with the longest wait decides.
+    In an ExceptionGroup, cancelled members are ignored. One permanent member makes the group permanent.
+    Otherwise one unknown member makes the group unknown; otherwise the member with the longest wait decides.
 
     Args:
         exc: The exception that the task function raised.
@@ -118,7 +118,7 @@ def _classified(exc: BaseException, options: _Options, depth: int = 0) -> Classi
 def _understood(
     exc: BaseException, stated: Transient | Permanent | None, options: _Options, depth: int
 ) -> Classified:
-    """Return what the exception means before its own rules apply.
+    """Return the failure that the exception means before the function's own rules apply.
 
     A rule in the result belongs to a group's member.
     """
@@ -207,7 +207,7 @@ def _misuse(exc: BaseException) -> Failure | None:
 
 
 def _step_failure(exc: BaseException) -> Failure | None:
-    """Return what it means that a step cannot be done: no retry helps."""
+    """Return the failure of a step that cannot be done: no retry helps."""
     causes, _ = chain(exc)
     error = next((link for link in causes if isinstance(link, StepError)), None)
     if error is None:

@@ -44,7 +44,7 @@ def decide_orphan(
         fence: The orphaned run.
         why: How the worker ended, for people.
         loss: True if the machine or supervisor was lost; False if the process was seen dead.
-        cancel_requested: Whether a person requested its cancel meanwhile.
+        cancel_requested: Whether a person requested a cancel of the task meanwhile.
         crash_limit: The number of crashes after which the task is dead.
         base_seconds: The wait before the third run.
         cap_seconds: The longest wait.
@@ -74,7 +74,7 @@ def release_run(fence: Fence, why: str, charge: Charge, *, calls: CallSummary = 
 
     Args:
         fence: The run.
-        why: What stopped it, for people.
+        why: What stopped the run, as text for people.
         charge: The result of `charge_for_release`.
         calls: The calls that the run made.
     """
@@ -92,7 +92,7 @@ def dead_if_run_once(fence: Fence, why: str) -> Dead:
 
     Args:
         fence: The run.
-        why: What stopped it, for people.
+        why: What stopped the run, as text for people.
     """
     message = f"stopped in the middle: {why}"
     failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=message, evidence=why)

@@ -27,8 +27,8 @@ class DailyTime:
     def last_due(self, now: float) -> tuple[str, float]:
         """Return the date and the moment at which the event was due last.
 
-        A time that the clock skips in spring is due at the moment it would have had without the change. One
-        that the clock has twice in autumn is due the first time.
+        A time that the clock skips in spring is due at the moment it would have had without the change. A
+        time that the clock has twice in autumn is due the first time.
         """
         here = datetime.fromtimestamp(now, UTC).astimezone(self._zone()).date()
         for days in range(3):

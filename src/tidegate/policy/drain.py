@@ -35,7 +35,8 @@ class Drain:
     text: str = ""
     """The constraint with its numbers, for people."""
     short_per_minute: float | None = None
-    """Set if it will never drain: how many more tasks a minute arrive than the constraint lets through."""
+    """For a queue that will never drain, how many more tasks a minute arrive than the constraint lets
+    through."""
     left_out: tuple[str, ...] = ()
     """What the estimate leaves out, and why: blocked tasks, and tasks that wait for their moment."""
 
@@ -43,7 +44,7 @@ class Drain:
         return self.kind.value if self.seconds is None else format_duration(self.seconds)
 
     def describe(self) -> str:
-        """Return the estimate and what decides it, in one sentence."""
+        """Return the estimate with its constraint, in one sentence."""
         if self.kind is DrainKind.NEVER and self.short_per_minute is not None:
             return f"will not drain, short by {self.short_per_minute:.3g} per minute: {self.text}"
         if self.kind is DrainKind.NEVER:
@@ -79,7 +80,7 @@ class DrainChannel:
 
     @property
     def work(self) -> float:
-        """Seconds for which its tasks keep a slot busy.
+        """Seconds for which the tasks of the group keep a slot busy.
 
         For running tasks half of the time is assumed to be over.
         """
@@ -116,7 +117,7 @@ class DrainWorker:
     slots: int
 
     def serves(self, queue: str) -> bool:
-        """Return whether it claims tasks of this queue."""
+        """Return whether the process claims tasks of this queue."""
         return ANY_QUEUE in self.queues or queue in self.queues
 
 
@@ -132,7 +133,7 @@ class DrainWork:
 
 @dataclass(frozen=True, slots=True)
 class QueueHistory:
-    """What one queue finished lately, and its tasks that the estimate leaves out."""
+    """What a queue finished lately, and the tasks that the estimate leaves out."""
 
     done: int = 0
     """Tasks that became final in `seconds`."""

@@ -20,7 +20,8 @@ class Bound:
 
     constraint: str
     channels: Collection[DrainChannel]
-    """The tasks that share the constraint. It holds up the queues that have runnable tasks among these."""
+    """The tasks that share the constraint. The constraint delays those of these queues that have runnable
+    tasks."""
     load: float
     """What all the tasks together need."""
     capacity: float
@@ -28,7 +29,7 @@ class Bound:
     arriving: float
     """What new tasks need per second."""
     per_task: float
-    """What one task needs on average."""
+    """How much of the constraint one task needs on average."""
     text: str
     extra_seconds: float = 0.0
     """Seconds to add: before the first task may start, or after the last task has started."""

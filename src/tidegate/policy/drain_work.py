@@ -39,7 +39,7 @@ class DrainCounts:
 
     ready: Sequence[ChannelCount]
     running: Mapping[tuple[str, str, str, int], int]
-    """By queue, upstream, function and priority."""
+    """The tasks by queue, upstream, function and priority."""
     run_times: Mapping[Name, RunTimes]
     enqueued: Mapping[Name, Mapping[int, int]]
     """By minute."""

@@ -55,7 +55,7 @@ def decide_due_ticks(
 
     Args:
         rule: The schedule's rule.
-        next_at: Its first tick that is not decided yet; None if it has none.
+        next_at: The schedule's first tick that is not decided yet; None if it has none.
         now: The present moment by the store's clock.
         is_busy: Whether a task of an earlier tick is not final.
         queued: The ticks that wait for such a task, in order.

@@ -39,7 +39,7 @@ class WaitingTask:
     serving: LiveWorkers
     """The live workers."""
     is_declared: bool
-    """Whether some application that ran here declares its function."""
+    """Whether an application that ran here declares the task's function."""
     held_until_at: float | None = None
     """Until when the task is held back after `due_at`; None if it is not held back."""
     held_by: str = ""

@@ -1,6 +1,6 @@
 """The state of a group of failures: open, resolved or muted.
 
-It is computed from a mark and from the last death.
+The state is computed from a mark and from the last death.
 
 Nothing is written when a task dies: a group that was resolved is open again because its last death came after
 that.
@@ -18,7 +18,7 @@ class FailureState(StrEnum):
     RESOLVED = "resolved"
     """A person has marked the group as resolved, and no task has died of it since."""
     MUTED = "muted"
-    """Its deaths are counted, but no alert about a surge of deaths counts them."""
+    """Deaths of the group are counted, but alerts about surges of deaths leave them out."""
 
 
 def resolved_state(marked_at: float, last_death_at: float | None) -> FailureState:

@@ -15,16 +15,16 @@ class LiveWorker:
 
     queues: Collection[str]
     functions: Collection[str] | None = None
-    """The functions that its application declares; None if unknown."""
+    """The functions that the process's application declares; None if unknown."""
     free_slots: int = 0
     slots: int = 0
 
     def serves(self, queue: str) -> bool:
-        """Return whether it claims tasks of this queue."""
+        """Return whether the process claims tasks of this queue."""
         return ANY_QUEUE in self.queues or queue in self.queues
 
     def declares(self, function: str) -> bool:
-        """Return whether it can run this function; True if its functions are unknown."""
+        """Return whether the process can run this function; True if its functions are unknown."""
         return self.functions is None or function in self.functions
 
 

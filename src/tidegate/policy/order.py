@@ -68,7 +68,7 @@ def apportion(
 class Shares:
     """The slots owed to each lower priority, carried from claim to claim.
 
-    An immutable value: `after` returns the next one. Each claimed task adds a priority's share to what it is
+    An immutable value: `after` returns the next rank. Each claimed task adds a priority's share to what it is
     owed, and each claimed task of that priority subtracts one. A priority with fewer tasks than it is owed
     gains no more.
     """
@@ -87,7 +87,7 @@ class Shares:
 
         Args:
             claimed: The tasks that the claim got, by priority.
-            slots: The tasks that it asked for. If it got fewer, no task waits and nothing is owed.
+            slots: The tasks that the claim requested. If it got fewer, no task waits and nothing is owed.
         """
         total = sum(claimed.values())
         if total < slots:

@@ -102,7 +102,7 @@ def decide(
 
 
 def call_failure_of(failure: Failure, rng: random.Random, *, task_id: str = "") -> CallFailure | None:
-    """Return what a failure shows of its upstream; None if it concerns the task alone."""
+    """Return what a failure shows about its upstream; None if it concerns the task alone."""
     if failure.reason not in GATE_REASONS or failure.is_refusal:
         return None
     return CallFailure(

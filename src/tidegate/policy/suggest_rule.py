@@ -13,7 +13,7 @@ def suggest_rule(error_class: str, *, tasks: int, succeeded: int) -> str:
     Args:
         error_class: The dotted name of the exception class; empty if there was none.
         tasks: How many tasks failed so.
-        succeeded: How many of them succeeded later.
+        succeeded: How many of these tasks succeeded later.
 
     Example:
         >>> suggest_rule("shop.errors.Busy", tasks=4, succeeded=3)

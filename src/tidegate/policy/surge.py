@@ -7,13 +7,13 @@ detection of outbreaks of infectious disease" (Journal of the Royal Statistical 
 1. The baseline is the same hours of up to 14 earlier days, because traffic follows the clock. A store younger
    than three days is compared with the 24 hours before instead.
 2. The expected number is the baseline's rate (deaths per minute, or deaths per ended task) times what the
-   present period has of minutes or ended tasks. It is never below one, so that a single death after a quiet
-   week has no huge factor.
+   present period has of minutes or ended tasks. The expected number is never below one, so that a single
+   death after a quiet week has no huge factor.
 3. With five or more earlier periods the one with the highest rate is left out, so that yesterday's incident
    does not hide today's.
 4. The limit is an upper bound of that number, computed on its 2/3 power, which makes counts nearly normal.
-   It is higher where the earlier periods differ more than chance explains (the dispersion), and where they
-   are few.
+   The limit is higher where the earlier periods differ more than chance explains (the dispersion), and where
+   they are few.
 5. The limit is never below five deaths, and never below twice the expected number.
 
 The share counts the tasks that succeeded or died. Cancelled tasks do not count: a person cancelled them.
@@ -64,12 +64,12 @@ class Deaths:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Which earlier periods the present one is compared with."""
+    """The earlier periods with which the present one is compared."""
 
     windows: tuple[Window, ...]
     """The latest first."""
     name: str
-    """As in "the same hours of 7 earlier days"; empty if there is no earlier period."""
+    """A text such as "the same hours of 7 earlier days"; empty if there is no earlier period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def baseline_windows(now: int, minutes: int, known_since: int | None) -> Baselin
     """Return the earlier periods for the `minutes` before the minute `now`.
 
     Args:
-        now: The minute that has just begun. It does not belong to the period.
+        now: The minute that has just begun. The end does not belong to the period.
         minutes: Length of the period.
         known_since: The first minute of which the store has counters. None if it has none.
     """

@@ -25,7 +25,7 @@ def suspend(
     Args:
         fence: The run.
         delay_seconds: The time until it wakes; None: until something else wakes it.
-        why: What it waits for, for people.
+        why: What the task waits for, as text for people.
         time_left: The time until its limits.
         wait_keys: Its waits for events.
         calls: The calls that the run made.

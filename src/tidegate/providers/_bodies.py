@@ -16,7 +16,7 @@ _CODE_LENGTH = 200
 
 
 def as_document(body: object) -> Document | None:
-    """Return the body as one JSON object; None if it is not one.
+    """Return the body as one JSON object; None if it is no JSON object.
 
     Accepts the object itself, its JSON as text or bytes, or a list with the object as its first member
     (streaming endpoints wrap errors like this).

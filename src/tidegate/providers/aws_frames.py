@@ -71,7 +71,7 @@ def _lines(headers: dict[str, str], payload: bytes) -> Iterator[bytes]:
 
 
 def _unwrapped(payload: bytes) -> bytes:
-    """Return the model's own event if the payload wraps one, else the payload."""
+    """Return the model's own event if the payload wraps one, otherwise the payload."""
     if not payload.startswith(b'{"bytes"'):
         return payload
     try:

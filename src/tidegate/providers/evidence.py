@@ -1,7 +1,7 @@
 """Reads the HTTP facts of an exception or response: status, headers, body, codes.
 
-They are found by duck typing: no SDK or HTTP library is imported, no method is called, and nothing is read
-from a socket. SDKs use different names for these facts, so this module lists the names.
+The facts are found by duck typing: no SDK or HTTP library is imported, no method is called, and nothing is
+read from a socket. SDKs use different names for these facts, so this module lists the names.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ from tidegate.providers.meaning import (
 CLIENT_FAULTS = frozenset({CUT_OFF_BY_SETTING, INVALID})
 """Faults of the caller's own configuration, which clients wrap in a connection error."""
 TOO_LARGE_FOR_NOW = Meaning(Verdict.TRANSIENT, Reason.TOO_LARGE)
-"""413 with Retry-After: the server states that it is temporary (RFC 9110 section 15.5.14). It concerns this
-request only, so only its task waits."""
+"""413 with Retry-After: the server states that it is temporary (RFC 9110 section 15.5.14). The status
+concerns this request only, so only its task waits."""
 
 _STATUS = {
     401: AUTH,
@@ -142,7 +142,7 @@ VAGUE_CODES = codes(
     (NOT_FOUND, "not_found ResourceNotFound model_not_found DeploymentNotFound"),
     (TOO_LARGE, "request_too_large"),
 )
-"""Codes that only repeat the status. They are used only if there is no status."""
+"""Codes that only repeat the status. Class names are used only if there is no status."""
 
 CLASS_NAMES = table(
     (

@@ -24,7 +24,7 @@ class Finding(NamedTuple):
     """The evidence in a few words, for `Failure.evidence`."""
     code: str = ""
     decisive: bool = False
-    """A code decided it, and not a status or a class."""
+    """Whether a code decided the meaning, and not a status or a class."""
 
 
 def _transient(reason: Reason) -> Meaning:

@@ -9,7 +9,7 @@ from tidegate.providers.evidence import Evidence
 from tidegate.providers.meaning import Finding, Meaning
 
 Judge = Callable[[Evidence], Finding | None]
-"""Reads one response or exception before the tables. None leaves it to the tables."""
+"""Reads one response or exception before the tables. None leaves the decision to the tables."""
 ReadWait = Callable[[Evidence, float, float | None], float | None]
 """Corrects a wait. Takes the evidence, the current time and the wait as generally read; returns seconds."""
 
@@ -26,7 +26,7 @@ class Pack:
     modules: tuple[str, ...] = ()
     """The root modules of its SDKs' exceptions."""
     codes: Mapping[str, Meaning] = field(default_factory=dict)
-    """Meanings by `code_key`. They take precedence over the status and the general codes."""
+    """Meanings by `code_key`. These codes take precedence over the status and the general codes."""
     statuses: Mapping[int, Meaning] = field(default_factory=dict)
     classes: Mapping[str, Meaning] = field(default_factory=dict)
     """Meanings of the exception classes that its own modules define, by name."""
@@ -34,4 +34,4 @@ class Pack:
     """Reads evidence that tables cannot describe."""
     read_wait: ReadWait | None = None
     requests_window_seconds: float | None = None
-    """The window of its limit on requests, if its headers do not name one."""
+    """The window of the provider's limit on requests, if its headers do not name one."""

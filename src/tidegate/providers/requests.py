@@ -69,7 +69,7 @@ def sizes_of(body: object, url: str = "") -> Sizes:
 
     Args:
         body: The request's body.
-        url: Its URL, which shows the operation.
+        url: The URL of the request, which shows the operation.
     """
     operation = _operation_of(url)
     document = as_document(body)

@@ -1,7 +1,7 @@
 """Reads an error's message for people. Providers change their wording, so it never changes a verdict.
 
-It can give a more specific reason for a request that is refused anyway. There is one exception, which depends
-on numbers and not on wording: a request larger than the whole limit can never succeed.
+The text can give a more specific reason for a request that is refused anyway. There is one exception, which
+depends on numbers and not on wording: a request larger than the whole limit can never succeed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _USAGE_LIMIT = re.compile(
     r"|(?:calls|requests|tokens) ?(?:/|per|a) ?month\b|too many (?:tokens|requests) per day",
     re.IGNORECASE,
 )
-"""Limits over a day or longer. They concern the account, and waiting a minute does not help."""
+"""Limits over a day or longer. Such errors concern the account, and waiting a minute does not help."""
 # OpenAI and Groq: "Request too large … on tokens per min (TPM): Limit 30000, Requested 34307."
 _LARGER_THAN_THE_BUCKET = re.compile(r"\bLimit:? (\d{1,15}),.{0,60}?\bRequested:? (\d{1,15})\b", re.ASCII)
 

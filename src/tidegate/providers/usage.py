@@ -1,4 +1,4 @@
-"""Reads the usage of a call from its response. It knows the field names of every provider.
+"""Reads the usage of a call from its response. This module knows the field names of every provider.
 
 Sources: the usage objects of OpenAI chat and Responses (which Groq, Together, Fireworks, DeepSeek, Mistral,
 vLLM and TGI share), Anthropic messages, Gemini, Bedrock Converse, Cohere v2, Ollama, Voyage and Replicate.
@@ -90,7 +90,10 @@ def usage_of(document: Document) -> Usage | None:
 
 
 def later(known: Usage | None, new: Usage | None) -> Usage | None:
-    """Return the usage after one more piece of a stream. Its counts are totals and replace earlier ones."""
+    """Return the usage after one more piece of a stream.
+
+    The counts of a piece are totals and replace earlier counts.
+    """
     if known is None or new is None:
         return new or known
     changes = {field.name: getattr(new, field.name) for field in fields(Usage)}

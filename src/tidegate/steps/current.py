@@ -49,7 +49,7 @@ _current: ContextVar[CurrentStep | None] = ContextVar("tidegate_step", default=N
 def current_step() -> CurrentStep | None:
     """Return the step that this code is part of; None outside a step.
 
-    It is also known in everything that the step awaits or starts as an asyncio task, but not in its threads.
+    The step is also known in everything that it awaits or starts as an asyncio task, but not in its threads.
     """
     return _current.get()
 

@@ -132,7 +132,7 @@ def pause_before_retry(error: BaseException, retries_before: int) -> float | Non
 
     Args:
         error: What the step raised.
-        retries_before: How often it was done again already.
+        retries_before: How often the step has already been done again.
     """
     if not isinstance(error, Exception):
         return None

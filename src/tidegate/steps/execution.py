@@ -1,4 +1,4 @@
-"""One step of a run: what is recorded of it before and after, and what its result is."""
+"""One step of a run: the records before and after it, and its result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidegate.store.step_rows import (
 )
 
 ARGUMENT_BYTES = 64 * 2**20
-"""The most bytes of a step's encoded arguments. Only their fingerprint is stored."""
+"""The most bytes of a step's encoded arguments. Only the fingerprint of the arguments is stored."""
 _CAUSE_LENGTH = 500
 
 
@@ -51,7 +51,7 @@ class StepExecution:
         steps: The steps of the run.
         name: The step's name.
         function: What the step calls.
-        args: What it is called with.
+        args: The arguments with which the function is called.
         options: The step's options.
 
     Raises:
@@ -113,7 +113,7 @@ class StepExecution:
         Raises:
             StepInDoubtError: A person must decide.
             StepRejectedError: A person decided that it must not be done again.
-            StepChangedError: It was done with other arguments, and `on_change` is `error`.
+            StepChangedError: The step was done with other arguments, and `on_change` is `error`.
             StepLost: The run is no longer the current one.
         """
         if begun.status is BeginStatus.BEGUN:
@@ -154,7 +154,7 @@ class StepExecution:
         )
 
     def result(self, value: Any, ended: EndedStep) -> Any:
-        """Return the step's result as every later run gets it.
+        """Return the step's result in the form that every later run gets.
 
         Raises:
             StepLost: The task is gone.
@@ -177,7 +177,7 @@ class StepExecution:
         return self._steps.port.end(StepEnd(self._fence, self.key, self.attempt, status, **facts))
 
     def _may_be_done(self, error: BaseException) -> bool:
-        """Whether a step that raised this may have had its effect."""
+        """Whether a step that raised this error may have had its effect."""
         if self.current.calls:
             return self.current.has_doubt or self.current.in_flight > 0
         if getattr(error, "leaves_no_doubt", False):

@@ -27,8 +27,8 @@ class StepDone:
 Reconcile = Callable[[str], StepDone | Awaitable[StepDone | None] | None]
 """Finds out what became of a step in doubt.
 
-It gets the step's idempotency key. It returns `StepDone(result)` if the step was done. It returns None if the
-step was not done; then the step is done again."""
+The function gets the step's idempotency key. The function returns `StepDone(result)` if the step was done.
+The function returns None if the step was not done; then the step is done again."""
 InDoubt = Literal["repeat", "ask"] | Reconcile
 OnChange = Literal["rerun", "error"]
 MOST_RETRIES = 20
@@ -59,7 +59,7 @@ def step_options(
     """Return the options of a step.
 
     Raises:
-        OptionError: One of them is invalid.
+        OptionError: One of the options is invalid.
     """
     _text("name", name)
     if key is not None:

@@ -26,7 +26,7 @@ class StepPort(Protocol):
         """Record that the run is about to do a step."""
 
     def end(self, end: StepEnd) -> Future[EndedStep]:
-        """Record how a step ended. It is written even if nobody waits for it any more."""
+        """Record how a step ended. The record is written even if no code waits for it any more."""
 
     def read(self, task_id: str) -> Future[list[StepRow]]:
         """Return the recorded steps of the run's task."""

@@ -19,7 +19,7 @@ _NAMES_SHOWN = 5
 
 
 class RunSteps:
-    """What a run knows of its steps. May be used from several threads.
+    """The records of a run's steps, as the run knows them. May be used from several threads.
 
     Args:
         fence: The run.
@@ -40,7 +40,7 @@ class RunSteps:
         self._begun_names: Counter[str] = Counter()
         self._loading: Future[list[StepRow]] | None = None
         self._recorded: dict[str, StepRow] | None = None if fence.run > 1 else {}
-        """By key; None until they are read. A task's first run has none."""
+        """The records by key; None until they are read. A task's first run has none."""
         self._unmet: set[str] = set()
         """Keys of recorded steps that this run has not come to."""
         self._has_warned = False
@@ -116,7 +116,7 @@ class RunSteps:
             return self._attempts[key]
 
     def report_unmet(self) -> None:
-        """Log the recorded steps that the run has not come to. Called when its function has returned."""
+        """Log the recorded steps that the run has not come to. Call this when the function has returned."""
         with self._lock:
             rows = self._recorded or {}
             names = Counter(rows[key].name for key in self._unmet)

@@ -43,7 +43,7 @@ def enqueue_on_commit(queue: Tidegate, *tasks: PreparedTask, using: str | None =
     Args:
         queue: Where to.
         tasks: Made by `f.prepare(…)`, which has checked their arguments.
-        using: The alias of the one database whose transaction counts; None: all that are open.
+        using: The alias of the database whose transaction counts; None: all open transactions.
     """
     on_commit(lambda: queue.enqueue_many_sync(tasks), using=using)
     return [task.task_id for task in tasks]

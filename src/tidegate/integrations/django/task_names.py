@@ -36,7 +36,7 @@ class DjangoTaskNames:
     """Declares the functions once, as soon as Django's applications are there.
 
     Args:
-        queue: Where they are declared.
+        queue: Where the tasks are declared.
         run: Runs any Django task by its path.
         settings_of: Returns the settings of `@queue.task` for a task.
     """

@@ -109,7 +109,7 @@ def run_django_task(ctx: Context, path: str, args: list[Any], kwargs: dict[str, 
 
 
 class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no types
-    """Stores Django tasks in Tidegate. What runs them is `declare_django_tasks`.
+    """Stores Django tasks in Tidegate. `declare_django_tasks` makes the application that runs the tasks.
 
     `OPTIONS`: `app`, the queue as `module:attribute`; `enqueue_on_commit` (True unless given): store when
     the present transaction has committed; `using`: the database of that transaction; all databases with an
@@ -211,7 +211,7 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
 
 
 def _priority(number: int) -> Priority:
-    """Return Tidegate's priority for Django's -100 to 100: above 0 someone waits, below 0 nobody does."""
+    """Return Tidegate's priority for Django's -100 to 100: above 0 `interactive`, below 0 `bulk`."""
     if number > 0:
         return Priority.INTERACTIVE
     return Priority.BULK if number < 0 else Priority.NORMAL
@@ -252,7 +252,7 @@ def _result(
     backend: str,
     **known: Any,
 ) -> TaskResult:
-    """Return a task as Django sees it; what is not known of it is empty."""
+    """Return a task as Django sees it; unknown fields are empty."""
     moments = dict.fromkeys(("enqueued_at", "started_at", "finished_at", "last_attempted_at"))
     given: dict[str, Any] = {**moments, "errors": [], "worker_ids": [], **known}
     return TaskResult(

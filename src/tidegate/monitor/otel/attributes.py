@@ -12,7 +12,7 @@ Attributes = dict[str, str | int | float | bool]
 
 
 def send_attributes(sent: Counter[tuple[str, str]], task_id: str) -> Attributes:
-    """Return those of an enqueue.
+    """Return the attributes of an enqueue.
 
     Args:
         sent: How many tasks of each queue and function were enqueued.
@@ -32,7 +32,7 @@ def send_attributes(sent: Counter[tuple[str, str]], task_id: str) -> Attributes:
 
 
 def operation_attributes(operation: str) -> Attributes:
-    """Return those that every messaging operation has."""
+    """Return the attributes that every messaging operation has."""
     return {
         semconv.MESSAGING_SYSTEM: semconv.SYSTEM,
         semconv.MESSAGING_OPERATION_NAME: operation,
@@ -41,7 +41,7 @@ def operation_attributes(operation: str) -> Attributes:
 
 
 def run_attributes(event: RunStarted | RunFinished) -> Attributes:
-    """Return those of the span of a run."""
+    """Return the attributes of the span of a run."""
     found = operation_attributes(semconv.PROCESS) | {
         semconv.MESSAGING_DESTINATION_NAME: event.queue,
         semconv.MESSAGING_MESSAGE_ID: event.task_id,
@@ -60,7 +60,7 @@ def run_attributes(event: RunStarted | RunFinished) -> Attributes:
 
 
 def run_metric_attributes(event: RunFinished) -> Attributes:
-    """Return those of the metrics of runs: names and fixed words only, so that their number is bounded."""
+    """Return the attributes of the metrics of runs: only names and fixed words, so that they are few."""
     found = operation_attributes(semconv.PROCESS) | {
         semconv.MESSAGING_DESTINATION_NAME: event.queue,
         semconv.TASK_NAME: event.function,
@@ -72,7 +72,7 @@ def run_metric_attributes(event: RunFinished) -> Attributes:
 
 
 def call_attributes(event: CallStarted | CallFinished) -> Attributes:
-    """Return those of a call, known before it is sent."""
+    """Return the attributes of a call that are known before it is sent."""
     found: Attributes = {semconv.UPSTREAM: event.upstream}
     if event.operation:
         found[semconv.GEN_AI_OPERATION_NAME] = event.operation
@@ -84,7 +84,7 @@ def call_attributes(event: CallStarted | CallFinished) -> Attributes:
 
 
 def started_call_attributes(event: CallStarted) -> Attributes:
-    """Return those of the span of a call, known before it is sent."""
+    """Return the attributes of a call's span that are known before the call is sent."""
     found = call_attributes(event)
     if event.max_tokens:
         found[semconv.GEN_AI_REQUEST_MAX_TOKENS] = event.max_tokens
@@ -94,7 +94,7 @@ def started_call_attributes(event: CallStarted) -> Attributes:
 
 
 def answer_attributes(event: CallFinished) -> Attributes:
-    """Return those of the span of a call, known at its end."""
+    """Return the attributes of a call's span that are known at the end of the call."""
     found: Attributes = {}
     if event.status is not None:
         found[semconv.HTTP_RESPONSE_STATUS_CODE] = event.status

@@ -1,4 +1,4 @@
-"""The metrics of OpenTelemetry, of this process. Those for Prometheus are in `monitor/catalogue.py`."""
+"""The metrics of OpenTelemetry, of this process. The metrics for Prometheus are in `monitor/catalogue.py`."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ class TelemetryMode(StrEnum):
     """When spans and metrics are recorded."""
 
     AUTO = "auto"
-    """If the program has configured an SDK of OpenTelemetry."""
+    """Record if the program has configured an SDK of OpenTelemetry."""
     ON = "on"
-    """Always; `opentelemetry-api` must be installed."""
+    """Always record; `opentelemetry-api` must be installed."""
     OFF = "off"
 
 
@@ -20,9 +20,9 @@ class RunSpans(StrEnum):
     """How the span of a run belongs to the trace that enqueued its task."""
 
     LINK = "link"
-    """It begins a trace of its own, with a link to the span that enqueued the task."""
+    """The span begins a trace of its own, with a link to the span that enqueued the task."""
     PARENT = "parent"
-    """It is part of the trace that enqueued the task."""
+    """The span is part of the trace that enqueued the task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class TelemetrySettings:
     opentelemetry: TelemetryMode = TelemetryMode.AUTO
     """`auto`: record spans and metrics if the program has configured an SDK of OpenTelemetry; `on`; `off`."""
     run_spans: RunSpans = RunSpans.LINK
-    """`link`: the span of a run begins a trace, with a link to the span that enqueued the task. `parent`: it
-    is part of the trace that enqueued the task."""
+    """`link`: the span of a run begins a trace, with a link to the span that enqueued the task. `parent`: the
+    span is part of the trace that enqueued the task."""
     call_spans: bool = True
-    """Whether each call to an upstream has a span. Turn it off if an instrumentation makes one too."""
+    """Whether each call to an upstream has a span. Turn this off if an instrumentation also makes such
+    spans."""

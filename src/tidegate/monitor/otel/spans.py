@@ -33,10 +33,10 @@ def _tracer() -> trace.Tracer:
 
 
 class SendSpans:
-    """Starts the spans of enqueues. Each is the creation context of its tasks.
+    """Starts the spans of enqueues. Each span is the creation context of its tasks.
 
     Args:
-        metrics: Counts what was enqueued.
+        metrics: Counts the enqueued tasks.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -55,7 +55,7 @@ class SendSpan:
 
     Args:
         span: The span.
-        metrics: Counts what was enqueued.
+        metrics: Counts the enqueued tasks.
     """
 
     def __init__(self, span: Span, metrics: Metrics) -> None:
@@ -65,7 +65,7 @@ class SendSpan:
 
     @property
     def trace(self) -> TraceContext | None:
-        """The span, which its tasks continue; None if it is not recorded and has no id."""
+        """The span that the enqueued tasks continue; None if it is not recorded and has no id."""
         return to_trace(self._span.get_span_context())
 
     def end(self, sent: Counter[tuple[str, str]], task_id: str, error: BaseException | None) -> None:
@@ -88,10 +88,12 @@ class SendSpan:
 
 
 class TaskSpans:
-    """Records one span a run. It is the current span of the function, so the spans of the function join it.
+    """Records one span for each run.
+
+    The span is the current span of the function, so the spans of the function join it.
 
     Args:
-        run_spans: Whether it joins the trace that enqueued the task, or is linked to it.
+        run_spans: Whether the span joins the trace that enqueued the task, or is linked to that trace.
     """
 
     def __init__(self, run_spans: RunSpans) -> None:
@@ -106,7 +108,7 @@ class TaskSpans:
         otel_context.attach(trace.set_span_in_context(span))  # the context ends with the run
 
     def on_finished(self, event: RunFinished) -> None:
-        """End the span of a run. One whose function did not start begins and ends here."""
+        """End the span of a run. The span of a run whose function did not start begins and ends here."""
         span = self._open.pop((event.task_id, event.run), None)
         if span is None:
             span = self._start(event, time.time_ns() - int(event.seconds * 1e9))
@@ -139,7 +141,7 @@ class TaskSpans:
 
 
 class CallSpans:
-    """Records one span a call to an upstream, under the span of its run."""
+    """Records one span for each call to an upstream, under the span of its run."""
 
     def __init__(self) -> None:
         self._tracer = _tracer()
@@ -155,7 +157,7 @@ class CallSpans:
     def on_finished(self, event: CallFinished) -> None:
         """End the span of a call."""
         span = self._open.pop(event.call, None)
-        if span is None:  # it was sent before this subscribed
+        if span is None:  # the call was sent before this object subscribed
             return
         span.set_attributes(answer_attributes(event))
         if event.failure is not None:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def is_used(mode: TelemetryMode) -> bool:
-    """Return whether spans and metrics are to be recorded. Costs next to nothing.
+    """Return whether to record spans and metrics. The check costs next to nothing.
 
-    With `auto` that is so once the program has set a provider of OpenTelemetry's SDK, or named one in the
-    environment, as `opentelemetry-instrument` does.
+    With `auto` they are recorded once the program has set a provider of OpenTelemetry's SDK, or named one in
+    the environment, as `opentelemetry-instrument` does.
     """
     if mode is not TelemetryMode.AUTO:
         return mode is TelemetryMode.ON
@@ -43,12 +43,12 @@ def _flush_providers() -> None:
     from opentelemetry import metrics, trace
 
     for provider in (trace.get_tracer_provider(), metrics.get_meter_provider()):
-        if flush := getattr(provider, "force_flush", None):  # those of the SDK have it
+        if flush := getattr(provider, "force_flush", None):  # providers of the SDK have this attribute
             flush()
 
 
 def start(events: EventBus, settings: TelemetrySettings) -> SendSpans:
-    """Subscribe to the events; return what records the spans of enqueues.
+    """Subscribe to the events; return the recorder of the spans of enqueues.
 
     Raises:
         ConfigError: `opentelemetry-api` is not installed.

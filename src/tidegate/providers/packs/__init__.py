@@ -1,4 +1,4 @@
-"""The packs. Those that are only data are rows of `table.py`; each of the others has a file of its own.
+"""The packs. Packs that are only data are rows of `table.py`; each other pack has a file of its own.
 
 `pack_for` finds the pack of a response or error.
 """
@@ -35,7 +35,7 @@ def pack_for(*, host: str = "", modules: Iterable[str] = (), provider: str = "")
     """Return the pack of a provider, found by the first of these that is known; else `GENERAL`.
 
     Args:
-        host: The host that answered. It comes first because one SDK may call many providers.
+        host: The host that answered. The host comes first because one SDK may call many providers.
         modules: The root modules of the exception's classes, the nearest first.
         provider: The upstream's declared name, in any case. A name like `openai-eu` counts as `openai`.
     """

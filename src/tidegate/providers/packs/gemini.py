@@ -55,8 +55,8 @@ def _violations(evidence: Evidence) -> Iterator[Document]:
 def until_midnight_in_california(now: float) -> float:
     """Return the seconds from `now` to the next midnight by Pacific time.
 
-    By the rule in force since 2007 (daylight saving time from the second Sunday of March to the first of
-    November, at 2 in the morning), so that no time zone database is needed.
+    Computed by the rule in force since 2007 (daylight saving time from the second Sunday of March to the
+    first of November, at 2 in the morning), so that no time zone database is needed.
     """
     moment = datetime.fromtimestamp(now, UTC)
     local = moment + _offset(moment)

@@ -1,4 +1,4 @@
-"""gRPC, the protocol of Google's and other services' own clients. Its errors carry a status of their own.
+"""gRPC, the protocol of Google's and other services' own clients. Errors of gRPC carry a status of their own.
 
 Sources: grpc 1.76 `StatusCode`, `grpc.aio.AioRpcError`, `_InactiveRpcError`; google.rpc.Code.
 """

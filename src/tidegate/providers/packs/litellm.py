@@ -1,4 +1,6 @@
-"""LiteLLM, a client of many providers. It overwrites code and type: the provider's own are in the text only.
+"""LiteLLM, a client of many providers.
+
+LiteLLM overwrites code and type: those of the provider are in the text only.
 
 Source: litellm 1.110.2 `exceptions.py`.
 """

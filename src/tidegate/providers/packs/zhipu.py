@@ -1,6 +1,6 @@
-"""Zhipu (Z.ai). Its codes are its own numbers, most of them with HTTP 429.
+"""Zhipu (Z.ai). The codes are numbers of Zhipu's own, most of them with HTTP 429.
 
-Only the text names the reset of a quota, as a date without a zone. It is read as a time in China.
+Only the text names the reset of a quota, as a date without a zone. The time is read as a time in China.
 
 Sources: docs.bigmodel.cn "API codes", "Rate limit".
 """
