@@ -18,6 +18,7 @@ MADE_BY_TIDEGATE = frozenset(
         *(
             "Admin",
             "DeadLetterAdmin",
+            "DoubtAdmin",
             "FailureAdmin",
             "FunctionAdmin",
             "MapAdmin",

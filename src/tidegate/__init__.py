@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tidegate.admin import (
         Admin,
         DeadLetterAdmin,
+        DoubtAdmin,
         FailureAdmin,
         FunctionAdmin,
         MapAdmin,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         UpstreamAdmin,
         WorkerAdmin,
     )
+    from tidegate.admin.doubt_values import Doubt, StepStatus
     from tidegate.admin.history_values import DeathCount, FailureGroup, PeriodStatistics, UnknownFailureGroup
     from tidegate.admin.maps import MapItem, MapStatus
     from tidegate.admin.operation_values import Operation, RedrivenLetter
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from tidegate.domain.schedule import CatchUp, Overlap, TickOutcome
     from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Jitter, Polynomial, Priority, Rule
     from tidegate.domain.states import State
+    from tidegate.domain.step import DoubtState, OnDoubt, StepState
     from tidegate.domain.trace import TraceContext
     from tidegate.domain.usage import Usage, UsageTotals
     from tidegate.errors import (
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
         CallTooLargeError,
         ConfigError,
         DataRemovedError,
+        DoubtNotFoundError,
         EventTimeoutError,
         KeyConflictError,
         MapNotFoundError,
@@ -110,6 +114,7 @@ if TYPE_CHECKING:
     from tidegate.map_handle import MapHandle, MapResult
     from tidegate.maps.progress import MapProgress
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
+    from tidegate.operations.doubts import DoubtFilters, DoubtReport
     from tidegate.operations.forget import ForgetReport
     from tidegate.operations.history import DeathFilters, GroupFilters, HistoryFilters, StatisticsFilters
     from tidegate.options import EnqueueOptions, FinalFunction, MapSettings
@@ -157,6 +162,12 @@ __all__ = [
     "DeathChange",
     "DeathCount",
     "DeathFilters",
+    "Doubt",
+    "DoubtAdmin",
+    "DoubtFilters",
+    "DoubtNotFoundError",
+    "DoubtReport",
+    "DoubtState",
     "Drain",
     "DrainKind",
     "EmbeddedWorker",
@@ -196,6 +207,7 @@ __all__ = [
     "MapSettings",
     "MapStatus",
     "NotAcceptedError",
+    "OnDoubt",
     "Operation",
     "OperationAdmin",
     "OperationKind",
@@ -241,6 +253,8 @@ __all__ = [
     "StepError",
     "StepInDoubtError",
     "StepRejectedError",
+    "StepState",
+    "StepStatus",
     "StoreBusyError",
     "StoreError",
     "StoreSize",
@@ -325,6 +339,12 @@ _HOMES = {
     "DeathChange": "tidegate.deadletter.daily_summary",
     "DeathCount": "tidegate.admin.history_values",
     "DeathFilters": "tidegate.operations.history",
+    "Doubt": "tidegate.admin.doubt_values",
+    "DoubtAdmin": "tidegate.admin",
+    "DoubtFilters": "tidegate.operations.doubts",
+    "DoubtNotFoundError": "tidegate.errors",
+    "DoubtReport": "tidegate.operations.doubts",
+    "DoubtState": "tidegate.domain.step",
     "Drain": "tidegate.policy.drain",
     "DrainKind": "tidegate.policy.drain",
     "EmbeddedWorker": "tidegate.worker.embedded",
@@ -363,6 +383,7 @@ _HOMES = {
     "MapSettings": "tidegate.options",
     "MapStatus": "tidegate.admin.maps",
     "NotAcceptedError": "tidegate.errors",
+    "OnDoubt": "tidegate.domain.step",
     "Operation": "tidegate.admin.operation_values",
     "OperationAdmin": "tidegate.admin",
     "OperationKind": "tidegate.store.operation_rows",
@@ -409,6 +430,8 @@ _HOMES = {
     "StepError": "tidegate.errors",
     "StepInDoubtError": "tidegate.errors",
     "StepRejectedError": "tidegate.errors",
+    "StepState": "tidegate.domain.step",
+    "StepStatus": "tidegate.admin.doubt_values",
     "StoreBusyError": "tidegate.errors",
     "StoreError": "tidegate.errors",
     "StoreSize": "tidegate.store.retention_rows",

@@ -10,6 +10,7 @@
     │   │   ├── WrongStateError
     │   │   ├── OperationNotFoundError
     │   │   ├── MapNotFoundError
+    │   │   ├── DoubtNotFoundError
     │   │   └── DataRemovedError    the task is kept, but what was asked for is not
     │   ├── UnknownFunctionError   no such task function is declared
     │   ├── UnknownUpstreamError   no such upstream is known to the store
@@ -210,6 +211,13 @@ class MapNotFoundError(NotAcceptedError):
     code = "TG125"
     map_id: str = ""
     """The id as the caller gave it, which may be a short id."""
+
+
+class DoubtNotFoundError(NotAcceptedError):
+    """No entry of the ledger of doubts has this number, or its task is gone."""
+
+    code = "TG126"
+    doubt_id: int = 0
 
 
 class DataRemovedError(NotAcceptedError):

@@ -9,7 +9,6 @@ from cli_support import dead
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.spec import Priority
 from tidegate.maps.runner import MapRunner
-from tidegate.operations.bulk import IN_DOUBT
 from tidegate.store.map_rows import NewMap
 from tidegate.store.protocol import Store
 from tidegate.store.rows import NewTask
@@ -58,7 +57,7 @@ def test_maps_are_listed_shown_and_cancelled(workspace):
 
 def test_dead_items_are_retried_without_those_in_doubt(workspace):
     map_id, ids = make(workspace, 2)
-    reasons = dict(zip(ids, (Reason.INVALID_REQUEST, IN_DOUBT), strict=True))
+    reasons = dict(zip(ids, (Reason.INVALID_REQUEST, Reason.IN_DOUBT), strict=True))
     workspace.work(
         lambda task: dead(
             task, Failure(Verdict.PERMANENT, reasons[task.fence.task_id], "no", "builtins.OSError")

@@ -6,6 +6,7 @@ from typing import Unpack
 
 from tidegate.admin.alerts import AlertAdmin
 from tidegate.admin.dead_letters import DeadLetterAdmin
+from tidegate.admin.doubts import DoubtAdmin
 from tidegate.admin.failures import FailureAdmin
 from tidegate.admin.history_values import PeriodStatistics, period_statistics
 from tidegate.admin.maps import MapAdmin
@@ -42,6 +43,8 @@ class Admin:
         """Pause and resume task functions, and set their rate limits."""
         self.dead_letters = DeadLetterAdmin(source)
         """List, count, redrive and purge dead tasks."""
+        self.doubts = DoubtAdmin(source)
+        """List calls that were sent and have no definite answer, and decide about them."""
         self.failures = FailureAdmin(source)
         """List failures that no rule classifies, and mark them as reviewed."""
         self.operations = OperationAdmin(source)
@@ -147,6 +150,7 @@ __all__ = [
     "Admin",
     "AlertAdmin",
     "DeadLetterAdmin",
+    "DoubtAdmin",
     "FailureAdmin",
     "FunctionAdmin",
     "MapAdmin",

@@ -10,6 +10,7 @@ from tidegate.cli.formatting import printable
 from tidegate.domain.redaction import redact
 from tidegate.errors import (
     ConfigError,
+    DoubtNotFoundError,
     KeyConflictError,
     MapNotFoundError,
     NotAcceptedError,
@@ -38,6 +39,7 @@ _EXIT_CODES: tuple[tuple[type[TidegateError], int], ...] = (
     (TaskNotFoundError, NOT_FOUND),
     (OperationNotFoundError, NOT_FOUND),
     (MapNotFoundError, NOT_FOUND),
+    (DoubtNotFoundError, NOT_FOUND),
     (UnknownFunctionError, NOT_FOUND),
     (UnknownUpstreamError, NOT_FOUND),
     (UnknownScheduleError, NOT_FOUND),

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.deadletter.policy.canary import canary_size
 from tidegate.domain.ids import IdMaker, id_or_none, id_range
 from tidegate.domain.moments import to_datetime
 from tidegate.domain.readers import Seconds, flag_option, name_option, number_option, positive_option
-from tidegate.domain.states import State
 from tidegate.domain.text import counted
 from tidegate.errors import NotAcceptedError, OperationNotFoundError, OptionError
 from tidegate.store.live_workers import declared_functions
@@ -28,14 +27,11 @@ from tidegate.store.operation_rows import (
     RedriveSettings,
 )
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ActionStatus, TaskFilter, TaskRow
+from tidegate.store.rows import ActionStatus, TaskFilter
 
 IMMEDIATE_IDS = 100
 """A list of at most this many ids is redriven immediately, in one transaction."""
 MOST_IDS = 10_000
-IN_DOUBT = "in_doubt"
-"""The reason of letters whose call was sent and has no recorded response: the call may have been
-processed."""
 CHUNK_SIZE = 500
 """How many letters a purge deletes in one transaction."""
 PLAIN_SETTINGS = RedriveSettings()
@@ -85,8 +81,8 @@ async def preview_redrive(
     """Count the letters that a redrive would send, and change nothing."""
     matching = await store.count_dead_letters(which)
     doubts = 0
-    if not settings.repeats_doubts and which.reason in (None, IN_DOUBT):
-        doubts = await store.count_dead_letters(replace(which, reason=IN_DOUBT))
+    if not settings.repeats_doubts:
+        doubts = await store.count_dead_letters(which, in_doubt=True)
     return RedrivePreview(matching - doubts, doubts, canary_size(matching - doubts))
 
 
@@ -167,7 +163,8 @@ async def redrive_ids(
         )
     rows = await store.read_tasks(task_ids)
     require_declared({row.function for row in rows.values()}, await declared_functions(store, own))
-    _require_no_doubts(rows.values(), settings)
+    if not settings.repeats_doubts and (doubts := await store.find_letters_in_doubt(list(rows))):
+        raise _in_doubt_error(len(doubts))
     operation = _new(OperationKind.REDRIVE, OperationState.CHOOSING, by, len(rows), None, tenant, settings)
     if len(task_ids) > IMMEDIATE_IDS:
         await store.add_operation(operation, task_ids)
@@ -364,16 +361,10 @@ async def _end(store: Store, operation_id: str, state: OperationState, note: str
     raise _too_busy(operation_id)
 
 
-def _require_no_doubts(rows: Iterable[TaskRow], settings: RedriveSettings) -> None:
-    doubts = sum(row.state is State.DEAD and row.reason == IN_DOUBT for row in rows)
-    if doubts and not settings.repeats_doubts:
-        raise _in_doubt_error(doubts)
-
-
 def _in_doubt_error(letters: int) -> NotAcceptedError:
     return NotAcceptedError(
         f"{counted(letters, 'dead letter')} made calls that may have been processed; nothing was redriven",
-        fix="check at the provider, then repeat them with --repeat-doubts",
+        fix="decide about each call: tidegate doubts ls; or repeat them all: --repeat-doubts",
     )
 
 

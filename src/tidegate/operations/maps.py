@@ -6,7 +6,7 @@ from tidegate.domain.ids import id_or_none, id_range
 from tidegate.domain.readers import shown
 from tidegate.errors import MapNotFoundError, NotAcceptedError, OptionError
 from tidegate.maps.runner import cancel_some
-from tidegate.operations.bulk import IN_DOUBT
+from tidegate.operations.doubts import repeat_open
 from tidegate.store.map_rows import MapRow
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus
@@ -68,8 +68,12 @@ async def retry_failed(store: Store, map_id: str, *, repeat_doubts: bool = False
     sent, doubts, after = 0, 0, -1
     while page := await store.list_dead_items(row.id, after=after, limit=RETRY_PAGE):
         after = page[-1].position
-        chosen = [item.task_id for item in page if repeat_doubts or item.reason != IN_DOUBT]
-        doubts += len(page) - len(chosen)
+        in_doubt = set(await store.find_letters_in_doubt([item.task_id for item in page]))
+        if repeat_doubts and in_doubt:
+            await repeat_open(store, sorted(in_doubt), by=f"retry of map {row.id}")
+            in_doubt = set()
+        chosen = [item.task_id for item in page if item.task_id not in in_doubt]
+        doubts += len(in_doubt)
         if chosen:
             statuses = await store.redrive(chosen)
             sent += list(statuses.values()).count(ActionStatus.DONE)

@@ -91,7 +91,7 @@ class RedriveSettings:
     keeps_attempts: bool = False
     """Whether the charged attempts still count. If not, all counters start from zero."""
     repeats_doubts: bool = False
-    """Whether letters are sent whose reason is `in_doubt`: their calls may have been processed."""
+    """Whether letters are sent whose calls may have been processed. Their open doubts become `repeated`."""
     stop_above: float = 0.2
     """The operation stops when a larger share of its first attempts fail."""
     canary_seconds: float = 600.0

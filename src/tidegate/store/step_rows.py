@@ -123,6 +123,14 @@ class StepRow:
     """A fingerprint of what its function was called with; empty if it was not kept."""
 
 
+class DecidedLetter(NamedTuple):
+    """A dead letter that waited for a person, and none of whose doubts is open any more."""
+
+    task_id: str
+    decided_by: str
+    """Who decided last; empty if an answer came late."""
+
+
 @dataclass(frozen=True, slots=True)
 class DoubtRow:
     """An entry of the ledger of doubts: a call that was sent and has no definite answer."""

@@ -18,6 +18,7 @@ from tidegate.domain.text import redacted_text
 from tidegate.errors import (
     ArgumentsError,
     DataRemovedError,
+    DoubtNotFoundError,
     KeyConflictError,
     MapNotFoundError,
     NotAcceptedError,
@@ -116,7 +117,12 @@ def problem_of(error: TidegateError) -> Problem:
     if isinstance(error, KeyConflictError):
         return Problem("key-conflict", text, **facts)
     if isinstance(
-        error, TaskNotFoundError | OperationNotFoundError | MapNotFoundError | UnknownScheduleError
+        error,
+        TaskNotFoundError
+        | OperationNotFoundError
+        | MapNotFoundError
+        | DoubtNotFoundError
+        | UnknownScheduleError,
     ):
         return Problem("not-found", text, **facts)
     if isinstance(error, UnknownFunctionError):

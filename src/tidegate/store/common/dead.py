@@ -33,11 +33,12 @@ async def list_dead_letters(
     return [build_dead_letter(row, db.text) for row in map(StoredDeadLetter._make, rows)]
 
 
-async def count_dead_letters(db: Session, task_filter: TaskFilter) -> int:
-    """Return how many dead letters match."""
+async def count_dead_letters(db: Session, task_filter: TaskFilter, *, in_doubt: bool = False) -> int:
+    """Return how many dead letters match; with `in_doubt`, only those whose calls may have been processed."""
     if _excludes_dead(task_filter):
         return 0
-    found: int = await db.value(db.sql("count_dead_letters")["count"], *dead_letter_parameters(task_filter))
+    statement = db.sql("count_dead_letters")["count_in_doubt" if in_doubt else "count"]
+    found: int = await db.value(statement, *dead_letter_parameters(task_filter))
     return found
 
 

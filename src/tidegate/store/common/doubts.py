@@ -13,7 +13,7 @@ from tidegate.store.common.session import Session
 from tidegate.store.common.steps import UNANSWERED
 from tidegate.store.common.text import storable
 from tidegate.store.rows import ActionStatus
-from tidegate.store.step_rows import DoubtRow
+from tidegate.store.step_rows import DecidedLetter, DoubtRow
 
 _LARGEST_ID = 2**63 - 1
 _DECIDED = {
@@ -56,6 +56,9 @@ async def list_doubts(
     state: DoubtState | None = DoubtState.OPEN,
     task_id: str | None = None,
     tenant: str | None = None,
+    function: str | None = None,
+    upstream: str | None = None,
+    sent_before: float | None = None,
     after: int | None = None,
     limit: int = 100,
 ) -> list[DoubtRow]:
@@ -64,7 +67,8 @@ async def list_doubts(
     if task_id is not None and task is None:
         return []
     start = 0 if after is None else min(after, _LARGEST_ID)
-    sql, values = db.sql("doubts"), (start, limit, state, None if tenant is None else storable(tenant))
+    texts = (None if text is None else storable(text) for text in (tenant, function, upstream))
+    sql, values = db.sql("doubts"), (start, limit, state, *texts, sent_before)
     if task is not None:
         rows = await db.rows(sql["list_of_task"], *values, task)
     else:
@@ -113,6 +117,44 @@ async def resolve_doubts(
         return ActionStatus.DONE if same or entry.state == DoubtState.OPEN else ActionStatus.REFUSED
 
     return {doubt_id: status(doubt_id) for doubt_id in doubt_ids}
+
+
+async def list_decided_letters(
+    db: Session, *, task_ids: Sequence[str] | None = None, after: str | None = None, limit: int = 100
+) -> list[DecidedLetter]:
+    """Return dead letters that waited for a person and wait no more, by task id."""
+    sql = db.sql("doubts")
+    if task_ids is None:
+        rows = await db.rows(sql["decided"], None if after is None else db.id(after), limit)
+    else:
+        rows = await db.rows(sql["decided_of"], db.array(_known(db, task_ids))) if task_ids else ()
+    return [DecidedLetter(db.text(task), by or "") for task, by in rows]
+
+
+async def find_letters_in_doubt(db: Session, task_ids: Sequence[str]) -> list[str]:
+    """Return those of these tasks that are dead and whose calls may have been processed."""
+    known = _known(db, task_ids)
+    if not known:
+        return []
+    return [db.text(task) for task in await db.column(db.sql("doubts")["letters_in_doubt"], db.array(known))]
+
+
+async def repeat_doubts(db: Session, tasks: Sequence[Any], by: str, note: str) -> None:
+    """Let the next runs of these dead tasks, given by their stored ids, repeat their calls in doubt."""
+    sql, rows = db.sql("doubts"), [(task,) for task in tasks]
+    await db.run_each(sql["repeat"], rows, db.at, UNANSWERED, storable(by), storable(note))
+    await db.run_each(sql["repeat_steps"], rows, db.at)
+
+
+async def reopen_doubts(db: Session, tasks: Sequence[Any], note: str) -> None:
+    """Undo `repeat_doubts` with this note, for tasks that have not run since."""
+    sql, rows = db.sql("doubts"), [(task,) for task in tasks]
+    await db.run_each(sql["reopen_steps"], rows, note)
+    await db.run_each(sql["reopen"], rows, note)
+
+
+def _known(db: Session, task_ids: Sequence[str]) -> list[Any]:
+    return [found for task_id in task_ids if (found := db.id(task_id)) is not None]
 
 
 def _doubt_row(db: Session, row: Sequence[Any]) -> DoubtRow:

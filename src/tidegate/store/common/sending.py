@@ -10,7 +10,7 @@ import msgspec
 from tidegate.limits.pauses import Pauses
 from tidegate.limits.promotion import Promotion
 from tidegate.limits.settings import GateKind
-from tidegate.store.common import control, gates
+from tidegate.store.common import control, doubts, gates
 from tidegate.store.common.operations import (
     add_counts,
     add_operation,
@@ -199,6 +199,7 @@ async def undo_letters(db: Session, operation: OperationRow, limit: int = 500) -
     await db.run_each(sql["task"], [(task, *before[task][DEAD_COLUMNS:]) for task in tasks])
     changed = [(task, *picked[task][3:]) for task in tasks if picked[task][3] is not None]
     await db.run_each(sql["args"], changed)
+    await doubts.reopen_doubts(db, sorted(tasks), _doubt_note(operation.id))
     await _run_for(db, sql["free_unique"], tasks)
     await _run_for(db, sql["undone"], tasks, operation.id)
     why = f"operation {operation.id}"
@@ -234,6 +235,9 @@ async def _send(
     statuses = await redrive(list(going), args, terms) if going else {}
     skipped = {task: _REFUSED for text, task in going.items() if statuses[text] is not ActionStatus.DONE}
     sent = len(going) - len(skipped)
+    if settings.repeats_doubts:
+        redriven = sorted(set(going.values()) - set(skipped))
+        await doubts.repeat_doubts(db, redriven, operation.started_by, _doubt_note(operation.id))
     skipped |= dict.fromkeys(set(tasks) - set(going.values()), _NO_LONGER_DEAD)
     await db.run_each(sql["skip"], list(skipped.items()), operation.id)
     await add_counts(db, operation.id, sent=sent, skipped=len(skipped))
@@ -242,3 +246,8 @@ async def _send(
 
 async def _run_for(db: Session, statement: str, tasks: Sequence[Any], *values: Any) -> None:
     await db.run_each(statement, [(task,) for task in tasks], *values)
+
+
+def _doubt_note(operation_id: str) -> str:
+    """Return the note of doubts that an operation repeats."""
+    return f"operation {operation_id}"

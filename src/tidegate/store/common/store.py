@@ -170,6 +170,8 @@ class CommonStore(Store):
     list_doubts = read(doubts.list_doubts)
     count_open_doubts = read(doubts.count_open_doubts, generic_plan=True)
     resolve_doubts = write(doubts.resolve_doubts)
+    list_decided_letters = read(doubts.list_decided_letters)
+    find_letters_in_doubt = read(doubts.find_letters_in_doubt)
 
     # --- events ---
 

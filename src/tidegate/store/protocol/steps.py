@@ -7,7 +7,15 @@ from typing import Protocol
 
 from tidegate.domain.step import DoubtAnswer, DoubtState
 from tidegate.store.rows import ActionStatus
-from tidegate.store.step_rows import BegunStep, DoubtRow, EndedStep, StepBegin, StepEnd, StepRow
+from tidegate.store.step_rows import (
+    BegunStep,
+    DecidedLetter,
+    DoubtRow,
+    EndedStep,
+    StepBegin,
+    StepEnd,
+    StepRow,
+)
 
 
 class Steps(Protocol):
@@ -55,12 +63,15 @@ class Steps(Protocol):
         state: DoubtState | None = DoubtState.OPEN,
         task_id: str | None = None,
         tenant: str | None = None,
+        function: str | None = None,
+        upstream: str | None = None,
+        sent_before: float | None = None,
         after: int | None = None,
         limit: int = 100,
     ) -> list[DoubtRow]:
         """Return entries of the ledger by id, starting after the id `after`.
 
-        A state of None means all states.
+        None means any: any state, any tenant and so on.
         """
 
     async def count_open_doubts(self, task_ids: Sequence[str]) -> dict[str, int]:
@@ -86,4 +97,24 @@ class Steps(Protocol):
         to be done. A step has at most one open entry, that of the run which began it last. Only open entries
         are resolved; the others keep what was decided first, and are refused. The task is not moved: the
         caller redrives it when `count_open_doubts` has none of it.
+        """
+
+    async def list_decided_letters(
+        self, *, task_ids: Sequence[str] | None = None, after: str | None = None, limit: int = 100
+    ) -> list[DecidedLetter]:
+        """Return dead letters that died of a doubt and none of whose doubts waits for a person any more.
+
+        They are to be redriven. Letters that were redriven since the last decision, and died again, are left
+        out.
+
+        Args:
+            task_ids: Only these tasks, without a limit.
+            after: The id after which to continue.
+            limit: How many at most.
+        """
+
+    async def find_letters_in_doubt(self, task_ids: Sequence[str]) -> list[str]:
+        """Return those of these tasks that are dead and whose calls may have been processed.
+
+        Either the task died of a doubt, or one of its steps is open.
         """

@@ -149,8 +149,11 @@ class DeadLetters(Protocol):
     async def find_fingerprints(self, digits: str, *, limit: int = 2) -> list[str]:
         """Return the known fingerprints that begin with these digits, in order."""
 
-    async def count_dead_letters(self, task_filter: TaskFilter) -> int:
-        """Return how many dead letters match."""
+    async def count_dead_letters(self, task_filter: TaskFilter, *, in_doubt: bool = False) -> int:
+        """Return how many dead letters match.
+
+        With `in_doubt`, only those that `find_letters_in_doubt` finds.
+        """
 
     async def redrive(
         self,

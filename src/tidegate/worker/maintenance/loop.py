@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection
 
 from tidegate.alerts.settings import AlertSettings
+from tidegate.deadletter.decided import DoubtJob
 from tidegate.deadletter.runner import OperationRunner
 from tidegate.domain.retention import Retention
 from tidegate.errors import StoreError
@@ -22,6 +23,7 @@ from tidegate.worker.maintenance.reaper import Reaper
 from tidegate.worker.maintenance.retention import RetentionSweep
 from tidegate.worker.settings import Timings
 
+DOUBT_SECONDS = 5.0
 RETENTION_SECONDS = 60.0
 CAPACITY_SECONDS = 60.0
 RETENTION_LIMIT = 1_000
@@ -90,6 +92,7 @@ class MaintenanceLoop:
                 busy_interval=OPERATION_STEP_SECONDS,
             ),
             MaintenanceJob("maps", timings.promote, MapRunner(store).run_once, rng=rng),
+            MaintenanceJob("doubts", DOUBT_SECONDS, DoubtJob(store).run_once, rng=rng),
             MaintenanceJob(
                 "retention", RETENTION_SECONDS, self.delete_expired, rng=rng, share=RETENTION_SHARE
             ),

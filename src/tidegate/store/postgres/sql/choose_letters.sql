@@ -10,12 +10,17 @@ INSERT INTO /*schema*/operation_task (
 )
 SELECT
     $4, d.task_id,
-    CASE WHEN given.why <> '' OR (d.reason = 'in_doubt' AND NOT $6::boolean) THEN 'skipped' ELSE 'chosen' END,
+    CASE WHEN given.why <> '' OR (x.in_doubt AND NOT $6::boolean) THEN 'skipped' ELSE 'chosen' END,
     coalesce($5::text, d.queue), t.upstream, d.function, d.tenant, d.run, given.lot,
-    CASE WHEN d.reason = 'in_doubt' AND NOT $6 THEN 'its call may have been processed' ELSE given.why END
+    CASE WHEN x.in_doubt AND NOT $6 THEN 'its call may have been processed' ELSE given.why END
 FROM unnest($1::uuid[], $2::integer[], $3::text[]) AS given (task_id, lot, why)
 INNER JOIN /*schema*/dead AS d ON d.task_id = given.task_id
 INNER JOIN /*schema*/task AS t ON t.id = d.task_id
+CROSS JOIN LATERAL (
+    SELECT
+        d.reason = 'in_doubt'
+        OR EXISTS (SELECT 1 FROM /*schema*/step AS s WHERE s.task_id = d.task_id AND s.state = 'open') AS in_doubt
+) AS x
 ON CONFLICT (operation_id, task_id) DO NOTHING
 RETURNING task_id, state
 

@@ -6,10 +6,17 @@
 -- 1 task id, 2 lot, 3 why it is skipped or empty, 4 operation, 5 other queue or NULL, 6 whether letters in doubt are sent
 INSERT INTO operation_task (operation_id, task_id, state, queue, upstream, function, tenant, run, lot, why)
 SELECT
-    ?4, d.task_id, CASE WHEN ?3 <> '' OR (d.reason = 'in_doubt' AND NOT ?6) THEN 'skipped' ELSE 'chosen' END,
+    ?4, d.task_id, CASE WHEN ?3 <> '' OR (d.in_doubt AND NOT ?6) THEN 'skipped' ELSE 'chosen' END,
     coalesce(?5, d.queue), t.upstream, d.function, d.tenant, d.run, ?2,
-    CASE WHEN d.reason = 'in_doubt' AND NOT ?6 THEN 'its call may have been processed' ELSE ?3 END
-FROM dead AS d
+    CASE WHEN d.in_doubt AND NOT ?6 THEN 'its call may have been processed' ELSE ?3 END
+FROM (
+    SELECT
+        d.task_id, d.queue, d.function, d.tenant, d.run,
+        d.reason = 'in_doubt'
+        OR EXISTS (SELECT 1 FROM step AS s WHERE s.task_id = d.task_id AND s.state = 'open') AS in_doubt
+    FROM dead AS d
+    WHERE d.task_id = ?1
+) AS d
 CROSS JOIN task AS t ON t.id = d.task_id
 WHERE d.task_id = ?1
 ON CONFLICT (operation_id, task_id) DO NOTHING
