@@ -14,7 +14,7 @@ import msgspec
 from checker import Violation
 from tidegate.codec import decode
 from tidegate.domain.states import State
-from tidegate.domain.step import StepState, step_key
+from tidegate.domain.step import StepState, step_digest, step_key
 from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskRow
 from tidegate.store.step_rows import DoubtRow, StepRow
@@ -103,7 +103,7 @@ def steps_are_kept(steps: RecordedSteps, tasks: Iterable[TaskRow]) -> Iterator[V
     stored = {(task_id, row.key): row for task_id, row in steps.rows}
     by_id = {task.id: task for task in tasks}
     for (task_id, item), of_step in notes.items():
-        key = step_key(STEP, f"key\0{item}".encode(), 1)
+        key = step_key(step_digest(STEP, f"key\0{item}".encode()), 1)
         task, row = by_id.get(task_id), stored.get((task_id, key))
         if task is None:
             continue  # it was purged, with its steps and doubts

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
+import gc
+import weakref
 from datetime import date
 from typing import Any
 
@@ -204,6 +207,59 @@ async def test_a_step_that_is_cut_off_is_in_doubt(ctx: Context, port: RecordingP
     with pytest.raises(asyncio.CancelledError):
         await running
     assert [end.status for end in port.ends] == ["in_doubt"]
+
+
+class Endless:
+    """A callable whose every attribute is another one, like a mock."""
+
+    def __call__(self) -> int:
+        return 1
+
+    def __getattr__(self, name: str) -> Endless:
+        return Endless()
+
+
+class Async:
+    async def __call__(self) -> int:
+        return 1
+
+    async def method(self) -> int:
+        return 1
+
+
+async def broken() -> NoSuchType:  # type: ignore[name-defined]  # noqa: F821
+    return 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        Endless(),
+        Async(),
+        Async().method,
+        functools.partial(int, "1"),
+        functools.partial(functools.partial(broken)),
+        lambda: 1,
+    ],
+)
+async def test_a_step_calls_anything_that_can_be_called(function: Any, ctx: Context) -> None:
+    assert await ctx.step("call", function) == 1
+
+
+async def test_functions_of_steps_are_not_kept(ctx: Context) -> None:
+    class Large:
+        pass
+
+    held = Large()
+    gone = weakref.ref(held)
+
+    def call(of: Large = held) -> int:
+        return 1
+
+    await ctx.step("call", call)
+    del held, call
+    gc.collect()
+    assert gone() is None
 
 
 async def test_a_step_that_asks_for_another_run_is_not_in_doubt(ctx: Context, port: RecordingPort) -> None:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tidegate.domain.outcome import Fence
-from tidegate.domain.step import StepState, idempotency_key, step_key
+from tidegate.domain.step import StepState, idempotency_key, step_digest, step_key
 from tidegate.steps.port import NotRecorded
 from tidegate.steps.run_steps import RunSteps
 from tidegate.store.step_rows import StepRow
@@ -24,7 +24,17 @@ def steps_of(run: int, *recorded: StepRow) -> RunSteps:
 
 def row(name: str, fingerprint: bytes, position: int = 1) -> StepRow:
     return StepRow(
-        step_key(name, fingerprint, position), name, StepState.DONE, 1, 1, 0.0, 1.0, 1, b"1", "json", ""
+        step_key(step_digest(name, fingerprint), position),
+        name,
+        StepState.DONE,
+        1,
+        1,
+        0.0,
+        1.0,
+        1,
+        b"1",
+        "json",
+        "",
     )
 
 

@@ -60,16 +60,24 @@ class DoubtAnswer(StrEnum):
     REJECT = "reject"
 
 
-def step_key(name: str, fingerprint: bytes, position: int) -> str:
-    """Return the identity of a step within its task.
+def step_digest(name: str, fingerprint: bytes) -> str:
+    """Return what equal steps of a run have in common.
 
     Args:
         name: The step's name.
         fingerprint: What the step was called with: its encoded arguments, or its explicit key.
-        position: The number of the step among those of its run with this name and fingerprint, from 1. Equal
-            steps may change places: their order under `asyncio.gather` does not matter.
     """
-    digest = hashlib.sha256(name.encode() + b"\0" + fingerprint).hexdigest()[:32]
+    return hashlib.sha256(name.encode() + b"\0" + fingerprint).hexdigest()[:32]
+
+
+def step_key(digest: str, position: int) -> str:
+    """Return the identity of a step within its task.
+
+    Args:
+        digest: That of its name and fingerprint.
+        position: The number of the step among the equal ones of its run, from 1. Equal steps may change
+            places: their order under `asyncio.gather` does not matter.
+    """
     return f"{digest}:{position}"
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
 import typing
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import lru_cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from tidegate.codec import CODEC, Shape, encode
 from tidegate.domain.failure import Failure, Reason
@@ -203,7 +204,7 @@ class StepExecution:
 
 def unwrapped(function: Any) -> Any:
     """Return the function that a partial calls."""
-    while hasattr(function, "func"):
+    while isinstance(function, functools.partial):
         function = function.func
     return function
 
@@ -238,15 +239,17 @@ def _encoded_arguments(name: str, args: tuple[Any, ...]) -> bytes:
 
 
 def _result_shape(function: Any) -> Shape:
+    """Return the form of a function's results, by its annotation; the free form if that is of no use."""
+    declared = unwrapped(function)
     try:
-        return _shape_of(unwrapped(function))
-    except TypeError:  # it cannot be hashed
+        known = _shapes.get(declared)
+        if known is None:
+            hints = typing.get_type_hints(declared, include_extras=True)
+            known = _shapes[declared] = Shape(hints.get("return", Any))
+    except Exception:  # annotations are user code, and not every callable can be referred to weakly
         return Shape()
+    return known
 
 
-@lru_cache(maxsize=1_000)
-def _shape_of(function: Any) -> Shape:
-    try:
-        return Shape(typing.get_type_hints(function, include_extras=True).get("return", Any))
-    except Exception:  # annotations are user code
-        return Shape()
+_shapes: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
+"""By function. They keep no closure alive."""

@@ -6,9 +6,10 @@ import logging
 import threading
 from collections import Counter
 from concurrent.futures import Future
+from dataclasses import replace
 
 from tidegate.domain.outcome import Fence
-from tidegate.domain.step import step_key
+from tidegate.domain.step import step_digest, step_key
 from tidegate.steps.port import StepPort
 from tidegate.steps.waits import RunWaits
 from tidegate.store.step_rows import StepRow
@@ -33,7 +34,7 @@ class RunSteps:
         self.waits = RunWaits()
         self._function = function
         self._lock = threading.Lock()
-        self._counts: Counter[tuple[str, bytes]] = Counter()
+        self._counts: Counter[str] = Counter()
         self._attempts: Counter[str] = Counter()
         self._under_way: dict[str, Future[None]] = {}
         """Steps that are done now, by key."""
@@ -69,17 +70,23 @@ class RunSteps:
             fingerprint: Its arguments, or its explicit key.
             has_key: Whether it has an explicit key. Then it is the same step each time.
         """
+        digest = step_digest(name, fingerprint)
         if has_key:
-            return step_key(name, fingerprint, 1)
+            return step_key(digest, 1)
         with self._lock:
-            self._counts[name, fingerprint] += 1
-            return step_key(name, fingerprint, self._counts[name, fingerprint])
+            self._counts[digest] += 1
+            return step_key(digest, self._counts[digest])
 
     def recorded(self, key: str, name: str) -> StepRow | None:
-        """Return what is recorded of a step that the run has come to; None if nothing is."""
+        """Return what is recorded of a step that the run has come to; None if nothing is.
+
+        Its result is not kept here any longer, so that a run holds only the results that it has not met.
+        """
         with self._lock:
             assert self._recorded is not None
             row = self._recorded.get(key)
+            if row is not None and row.data is not None:
+                self._recorded[key] = replace(row, data=None)
             self._unmet.discard(key)
             self._begun_names[name] += 1
             warn = row is None and self._is_all_new(name)

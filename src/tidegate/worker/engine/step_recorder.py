@@ -21,7 +21,7 @@ from tidegate.worker.backoff_delay import BackoffDelay
 BATCH_STEPS = 500
 BATCH_BYTES = 4 * 2**20
 """At most this much in one write, so that no other writer waits long."""
-INLINE_BYTES = 65_536
+INLINE_BYTES = 16_384
 """Results up to this size are read at once when a task runs again; larger ones when their step is met."""
 
 T = TypeVar("T")
