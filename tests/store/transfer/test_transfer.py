@@ -19,7 +19,7 @@ from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.spec import NO_LIMIT, Priority
 from tidegate.domain.states import State
-from tidegate.domain.step import OnDoubt
+from tidegate.domain.step import DoubtAnswer, OnDoubt
 from tidegate.domain.usage import UsageTotals
 from tidegate.errors import ConfigError, NotAcceptedError, SchemaError
 from tidegate.limits.pauses import PauseKind
@@ -28,7 +28,7 @@ from tidegate.maps.runner import MapRunner
 from tidegate.store.controls import ControlKind
 from tidegate.store.map_rows import NewMap
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ProgressUpdate, TaskFilter
+from tidegate.store.rows import ActionStatus, ProgressUpdate, TaskFilter
 from tidegate.store.step_rows import EndStatus, StepBegin, StepEnd
 from tidegate.store.streams import NewChunk
 from tidegate.store.transfer import steps, target
@@ -367,6 +367,20 @@ async def test_a_sealed_file_cannot_be_moved_to_another_database(moving: Move) -
         await moving.all()
     with pytest.raises(NotAcceptedError, match=r"db\.example\.com/shop"):
         await steps.undo_transfer(moving.source, moving.target)
+
+
+async def test_a_decision_about_a_doubt_is_refused_after_its_step_has_moved(moving: Move) -> None:
+    fence = (await moving.before.run()).fence
+    await moving.old.begin_steps([StepBegin(fence, "k", 1, "call", OnDoubt.ASK)])
+    await moving.before.done(dead(fence))
+    assert await moving.old.find_doubts() == 1
+    await moving.all()
+    (here,), (there,) = [await store.list_doubts() for store in (moving.old, moving.new)]
+    with pytest.raises(ConfigError, match="sealed"):
+        await moving.old.resolve_doubts([here.id], DoubtAnswer.REPEAT, by="ada")
+    assert (await moving.old.list_doubts()) == [here]
+    answer = await moving.new.resolve_doubts([there.id], DoubtAnswer.REPEAT, by="ada")
+    assert answer == {there.id: ActionStatus.DONE}
 
 
 async def test_a_transfer_can_be_undone_only_while_no_task_is_at_the_target(
