@@ -8,11 +8,13 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
+from tidegate.domain.final_result import FinalResult
 from tidegate.domain.ids import TaskReference
 from tidegate.domain.moments import to_datetime
 from tidegate.domain.readers import Seconds, seconds_option
 from tidegate.domain.states import State
 from tidegate.errors import (
+    DataRemovedError,
     ResultTimeoutError,
     TaskCancelledError,
     TaskFailedError,
@@ -117,6 +119,18 @@ class Handle(TaskReference, Generic[R_co]):
         seconds = None if timeout in (None, math.inf) else seconds_option("timeout", timeout)
         store = await self._source.opened_store()
         stored = await wait_until_final(store, self._source.task_watcher(store), self.id, seconds)
+        return self._value_of(stored)
+
+    async def _ended(self) -> FinalResult[R_co] | None:
+        """Return the result or the error of the task if it is final; None if it can still run."""
+        store = await self._source.opened_store()
+        try:
+            stored = await store.get_result(self.id)
+            return None if stored is None else FinalResult(self._value_of(stored), None)
+        except (TaskFailedError, TaskNotFoundError, DataRemovedError) as error:
+            return FinalResult(None, error)
+
+    def _value_of(self, stored: StoredResult) -> R_co:
         if stored.state is State.SUCCEEDED:
             value: R_co = self._decode(stored.data)
             return value

@@ -111,3 +111,33 @@ async def event_in_child_loop(ctx: Context, name: str) -> object:
 async def event_beside_a_step(ctx: Context, name: str, step_seconds: float) -> object:
     write("start", run=ctx.run)
     return await asyncio.gather(ctx.wait_event(name), ctx.step("slow", slow, step_seconds))
+
+
+@app.task
+async def child(ctx: Context, item: int) -> int:
+    write("call", item=f"child {item}")
+    return item * item
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2)
+async def gather_in_loop(ctx: Context, count: int) -> list[int]:
+    handles = [await child.using(key=f"{ctx.task_id}:{item}").enqueue(item) for item in range(count)]
+    return await ctx.gather(handles)
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2)
+def gather_in_thread(ctx: Context, count: int) -> list[int]:
+    handles = [child.using(key=f"{ctx.task_id}:{item}").enqueue_sync(item) for item in range(count)]
+    return ctx.gather_sync(handles)
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2, runs_in="process")
+def gather_in_child(ctx: Context, count: int) -> list[int]:
+    handles = [child.using(key=f"{ctx.task_id}:{item}").enqueue_sync(item) for item in range(count)]
+    return ctx.gather_sync(handles)
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2, runs_in="process")
+async def gather_in_child_loop(ctx: Context, count: int) -> list[int]:
+    handles = [await child.using(key=f"{ctx.task_id}:{item}").enqueue(item) for item in range(count)]
+    return await ctx.gather(handles)

@@ -189,3 +189,32 @@ async def test_a_kill_while_a_task_waits_for_an_event_loses_neither(
         await the_end(suspending, handle.id)
     assert await handle.result(5) == [1, "AFTER"]
     assert starts(tmp_path) == [1, 2]
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_task_waits_for_more_tasks_than_there_are_slots_and_returns_their_results(
+    form: str, suspending: Any, store_url: str, tmp_path: Path
+) -> None:
+    with worker_process("suspending:app", tmp_path, TIDEGATE_DATABASE_URL=store_url):
+        parents = [await getattr(suspending, f"gather_{form}").enqueue(4) for _ in range(2)]
+        for handle in parents:  # the worker has two slots, which these two would hold
+            row = await the_end(suspending, handle.id)
+            assert row.state is State.SUCCEEDED
+            assert await handle.result(5) == [0, 1, 4, 9]
+    assert calls(tmp_path) == Counter({f"child {item}": 2 for item in range(4)})
+
+
+async def test_a_kill_while_a_task_waits_for_tasks_loses_neither(
+    suspending: Any, store_url: str, tmp_path: Path
+) -> None:
+    with worker_process("suspending:app", tmp_path, TIDEGATE_DATABASE_URL=store_url) as worker:
+        handle = await suspending.gather_in_loop.enqueue(3)
+        await until(lambda: has_begun(suspending, handle.id), within=60)
+        for pid in worker.children():
+            os.kill(pid, signal.SIGKILL)
+        await the_end(suspending, handle.id)
+    assert await handle.result(5) == [0, 1, 4]
+
+
+async def has_begun(suspending: Any, task_id: str) -> bool:
+    return (await (await the_store(suspending)).read_tasks([task_id]))[task_id].run > 0

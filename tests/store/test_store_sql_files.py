@@ -29,6 +29,7 @@ SHARED = {
     "schedules",
     "steps",
     "task_tables",
+    "task_waits",
     "tokens",
 }
 """What several methods read or write. CONTRIBUTING.md lists them."""

@@ -45,6 +45,8 @@ class SuspensionRequest:
     why: str
     wait_keys: tuple[str, ...] = ()
     """Its waits for events."""
+    child_ids: tuple[str, ...] = ()
+    """The tasks that it waits for."""
 
 
 @dataclass(frozen=True, slots=True)

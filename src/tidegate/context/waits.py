@@ -1,23 +1,28 @@
-"""The part of a task's context for long waits: `ctx.sleep` and `ctx.wait_event`."""
+"""The part of a task's context for long waits: `ctx.sleep`, `ctx.wait_event` and `ctx.gather`."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from tidegate.context.run_control import StopReason, SuspensionRequest
 from tidegate.context.steps import StepMethods
 from tidegate.context.stop import TaskStopped, TaskSuspended
+from tidegate.domain.final_result import OtherTask
 from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option, text_option, wrong
 from tidegate.domain.step import KEY_LENGTH
 from tidegate.domain.text import format_duration
 from tidegate.errors import EventTimeoutError, UsageError
 
 if TYPE_CHECKING:  # imported by the first wait
+    from tidegate.context.children import Children
     from tidegate.steps.waits import RunWaits, Wait
     from tidegate.store.event_rows import EventWait, WaitAnswer
+
+T = TypeVar("T")
 
 SUSPEND_SECONDS = 5.0
 """A run ends for a wait of at least this long. For a shorter one, ending it and starting it again would cost
@@ -28,6 +33,8 @@ _CHECK_SECONDS = 0.05
 """How often a wait checks whether the steps in flight are done, and a plain function whether to stop."""
 _EVENT_CHECK_SECONDS = 1.0
 """How often a run that cannot end yet asks for its event."""
+_CHILD_CHECK_SECONDS = 1.0
+"""How often a run that cannot end yet checks whether the tasks that it waits for have ended."""
 _TURNS = 10
 """Turns of the event loop that the rest of the function gets to begin another step, before the run ends."""
 _ROUNDING_SECONDS = 0.001
@@ -136,6 +143,89 @@ class WaitMethods(StepMethods):
             with waits.waiting(Wait(self._ends_in(answer.left_seconds), why, wait.key)) as mine:
                 self._wait_sync(mine, _EVENT_CHECK_SECONDS)
 
+    @overload
+    async def gather(
+        self, handles: Iterable[OtherTask[T]], *, return_exceptions: Literal[False] = False
+    ) -> list[T]: ...
+
+    @overload
+    async def gather(
+        self, handles: Iterable[OtherTask[T]], *, return_exceptions: bool
+    ) -> list[T | Exception]: ...
+
+    async def gather(
+        self, handles: Iterable[OtherTask[Any]], *, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Wait for other tasks without using a slot of the worker; return their results in the given order.
+
+        While any of them can still run, this task is `suspended`. It wakes within about a second after the
+        last one has ended. If this task runs again, it reads their results again, so they must be kept that
+        long. Enqueue them with a `key`: otherwise each run of this task enqueues new ones.
+
+        Args:
+            handles: The tasks.
+            return_exceptions: Whether the errors of failed tasks are returned in place of their results.
+                Otherwise the first one is raised, after all tasks have ended.
+
+        Raises:
+            TaskFailedError: A task is dead.
+            TaskCancelledError: A task was cancelled.
+            TaskNotFoundError: There is no such task.
+            DataRemovedError: Retention removed the result of a task.
+            TaskSuspended: The run ends for now. Let it pass.
+            TaskStopped: The run was asked to stop.
+            UsageError: Called inside a step or outside a worker.
+        """
+        children = self._children(handles)
+        while children.pending:
+            self.raise_if_cancelled()
+            for child in children.pending:
+                await children.check(child)
+            if children.pending:
+                wait = children.wait()
+                with self._steps().waits.waiting(wait):
+                    await self._wait(wait, _CHILD_CHECK_SECONDS)
+        return children.values(return_exceptions=return_exceptions)
+
+    @overload
+    def gather_sync(
+        self, handles: Iterable[OtherTask[T]], *, return_exceptions: Literal[False] = False
+    ) -> list[T]: ...
+
+    @overload
+    def gather_sync(
+        self, handles: Iterable[OtherTask[T]], *, return_exceptions: bool
+    ) -> list[T | Exception]: ...
+
+    def gather_sync(self, handles: Iterable[OtherTask[Any]], *, return_exceptions: bool = False) -> list[Any]:
+        """Do the same as `gather`, from a plain function."""
+        from tidegate.threads.bridge import run_sync
+
+        children = self._children(handles)
+        while children.pending:
+            self.raise_if_cancelled()
+            for child in children.pending:
+                run_sync(children.check(child))
+            if children.pending:
+                wait = children.wait()
+                with self._steps().waits.waiting(wait):
+                    self._wait_sync(wait, _CHILD_CHECK_SECONDS)
+        return children.values(return_exceptions=return_exceptions)
+
+    def _children(self, handles: Iterable[OtherTask[Any]]) -> Children:
+        from tidegate.context.children import Children
+        from tidegate.steps import current_step
+
+        self.raise_if_cancelled()
+        if self._control.store_offset is None:
+            raise UsageError("ctx.gather was called outside a worker", fix="await handle.result() there")
+        if current_step() is not None:
+            raise UsageError("ctx.gather was called inside a step", fix="gather between the steps")
+        children = Children(handles)
+        if self.task_id in children.pending:
+            raise UsageError("ctx.gather was called with the task itself", fix="pass other tasks only")
+        return children
+
     def _event_wait(self, name: str, timeout: Seconds | None, key: str | None) -> EventWait:
         from tidegate.steps import current_step
         from tidegate.store.event_rows import EventWait
@@ -210,7 +300,7 @@ class WaitMethods(StepMethods):
         self.raise_if_cancelled()
         first = waits.first()
         delay = None if first.ends_at is None else self._left(first.ends_at)
-        self._control.suspension = SuspensionRequest(delay, first.why, waits.keys())
+        self._control.suspension = SuspensionRequest(delay, first.why, waits.keys(), waits.child_ids())
         raise TaskSuspended(first.why)
 
     def _ends_in(self, seconds: float | None) -> float | None:

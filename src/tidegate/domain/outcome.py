@@ -98,6 +98,8 @@ class Suspended:
     """Seconds that are added to the moment of waking to get the task's rank."""
     wait_keys: tuple[str, ...] = ()
     """The waits for events of the run. If one is over already, the task wakes at once."""
+    child_ids: tuple[str, ...] = ()
+    """Tasks that it waits for. It wakes when none of them can still run."""
     calls: CallSummary = NO_CALLS
 
 

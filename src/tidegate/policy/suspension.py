@@ -15,6 +15,7 @@ def suspend(
     why: str,
     time_left: TimeLeft,
     wait_keys: tuple[str, ...] = (),
+    child_ids: tuple[str, ...] = (),
     calls: CallSummary = NO_CALLS,
 ) -> Suspended:
     """Return the outcome of a run that waits without a slot.
@@ -28,9 +29,18 @@ def suspend(
         why: What the task waits for, as text for people.
         time_left: The time until its limits.
         wait_keys: Its waits for events.
+        child_ids: The tasks that it waits for.
         calls: The calls that the run made.
     """
     until_deadline = max(0.0, time_left.deadline_seconds)
     if until_deadline < (float("inf") if delay_seconds is None else delay_seconds):
         delay_seconds = until_deadline
-    return Suspended(fence, delay_seconds, why, rank_offset=-LIFT_SECONDS, wait_keys=wait_keys, calls=calls)
+    return Suspended(
+        fence,
+        delay_seconds,
+        why,
+        rank_offset=-LIFT_SECONDS,
+        wait_keys=wait_keys,
+        child_ids=child_ids,
+        calls=calls,
+    )

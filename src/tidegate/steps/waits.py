@@ -17,6 +17,8 @@ class Wait:
     why: str
     key: str = ""
     """The identity of a wait for an event; empty for other waits."""
+    child_ids: tuple[str, ...] = ()
+    """The tasks that it waits for."""
 
 
 @dataclass(slots=True)
@@ -64,6 +66,14 @@ class RunWaits:
         """Return the identities of the waits for events."""
         with self._lock:
             return tuple(sorted(wait.key for wait in self._waits.values() if wait.key))
+
+    def child_ids(self) -> tuple[str, ...]:
+        """Return the tasks that the run waits for: those of the first such wait.
+
+        If the run has several, it wakes for that one, and then waits for the next.
+        """
+        with self._lock:
+            return next((wait.child_ids for wait in self._waits.values() if wait.child_ids), ())
 
     def first(self) -> Wait:
         """Return the wait that ends first. There must be one."""

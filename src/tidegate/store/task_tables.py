@@ -42,6 +42,7 @@ TASK_TABLES = (
     TaskTable("doubt", Data.STEPS),
     TaskTable("step", Data.STEPS),
     TaskTable("event_wait", Data.STEPS),
+    TaskTable("task_wait", Data.STEPS),
     TaskTable("stream", Data.CHUNKS),
     TaskTable("chunk", Data.CHUNKS),
     TaskTable("task", Data.TASKS, key="id"),

@@ -319,6 +319,7 @@ def _requested(control: RunControl) -> RetryWanted | FunctionSuspended | None:
             delay_seconds=suspension.delay_seconds,
             why=suspension.why,
             wait_keys=suspension.wait_keys,
+            child_ids=suspension.child_ids,
         )
     return None
 

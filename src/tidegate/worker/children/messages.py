@@ -186,6 +186,8 @@ class FunctionSuspended(RunReport, tag="suspended", frozen=True, kw_only=True):
     why: str
     wait_keys: tuple[str, ...] = ()
     """Its waits for events."""
+    child_ids: tuple[str, ...] = ()
+    """The tasks that it waits for."""
 
 
 class FunctionStopped(RunReport, tag="stopped", frozen=True, kw_only=True):

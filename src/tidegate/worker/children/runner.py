@@ -93,7 +93,9 @@ class ChildRunner:
             task_run.control.retry = RetryRequest(reply.after_seconds, reply.reason, reply.charge)
             return self._decider.on_retry_request(task_run)
         if isinstance(reply, FunctionSuspended):
-            task_run.control.suspension = SuspensionRequest(reply.delay_seconds, reply.why, reply.wait_keys)
+            task_run.control.suspension = SuspensionRequest(
+                reply.delay_seconds, reply.why, reply.wait_keys, reply.child_ids
+            )
         stopped = self._decider.on_suspension(task_run) or self._decider.on_stop(task_run)
         if stopped is not None:
             return stopped

@@ -146,6 +146,7 @@ class OutcomeDecider:
             delay_seconds=request.delay_seconds,
             why=request.why,
             wait_keys=request.wait_keys,
+            child_ids=request.child_ids,
             time_left=task_run.time_left.after(self._clock() - task_run.received_at),
             calls=task_run.calls(),
         )

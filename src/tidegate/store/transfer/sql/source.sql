@@ -258,6 +258,12 @@ FROM event_wait
 WHERE task_id IN (SELECT value FROM carray(?1))
 ORDER BY number
 
+-- name: task_wait
+-- 1 ids
+SELECT *
+FROM task_wait
+WHERE task_id IN (SELECT value FROM carray(?1))
+
 -- name: key
 -- The names that these tasks hold.
 -- 1 ids
