@@ -39,6 +39,7 @@ INTERNAL = {
     "CallResult": "of ManualCall.end, by which the end of the block settles the call",
     "LimitDeclaration": "of Upstream.declared and with_keys, for the store",
     "NewTask": "of PreparedTask.new_task, the row that will be stored",
+    "OtherTask": "of Context.gather, what it uses of a Handle",
     "PermitSource": "of Upstream.permits, for the transports",
     "Signature": "of TaskFunction.signature, for workers and the HTTP API",
 }

@@ -13,6 +13,7 @@ import pytest
 
 from support import all_final, ledger, load_app, until, worker_process
 from tidegate import State
+from tidegate.context import waits
 from tidegate.internals import core_of
 from tidegate.store.protocol import Store
 
@@ -24,6 +25,7 @@ FORMS = ["in_loop", "in_thread", "in_child", "in_child_loop"]
 @pytest.fixture
 def suspending(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The application of these tests, on both stores."""
+    monkeypatch.setattr(waits, "SUSPEND_SECONDS", waits.SUSPEND_SECONDS)  # the application changes it
     return load_app("suspending", tmp_path, monkeypatch, url=store_url)
 
 
