@@ -1,4 +1,4 @@
--- 019: the tasks that suspended tasks wait for.
+-- 020: the tasks that suspended tasks wait for.
 -- Locks: none that matter, because the table is new.
 -- Older code runs on, and wakes no task for the end of another.
 
