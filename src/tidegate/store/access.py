@@ -12,7 +12,7 @@ class NewToken:
     """A token to be stored. The store never sees the token, only its digest."""
 
     id: str
-    """Its public id, shown in lists and in the audit log."""
+    """The public id of the token, shown in lists and in the audit log."""
     digest: bytes
     """SHA-256 of the token. The token is random, so a slow hash is not needed."""
     name: str
@@ -38,10 +38,11 @@ class TokenRow:
 
 @dataclass(frozen=True, slots=True)
 class NewAuditEntry:
-    """One change to be recorded."""
+    """One change to record."""
 
     id: str
-    """UUIDv7 as text, made by the caller. It orders the log, and the store recognises a resend by it."""
+    """UUIDv7 as text, made by the caller. The id orders the log, and shows the store that an entry was sent
+    before."""
     actor: str
     role: str
     tenant: str | None

@@ -54,7 +54,7 @@ class Episode:
     threshold: float
     """The limit that the value passed."""
     detail: str
-    """More about the value, for people; may be empty."""
+    """A further text about the value, for people; may be empty."""
     is_notified: bool
     """Whether the opening was sent. If a mute prevented that, the end is not sent either."""
 
@@ -107,7 +107,7 @@ class AlertMute:
     subject: str
     """`*` for every subject."""
     until_at: float | None
-    """None: until a person ends it."""
+    """None: the mute lasts until a person ends it."""
     muted_at: float
     by: str
     why: str
@@ -115,7 +115,7 @@ class AlertMute:
 
 @dataclass(frozen=True, slots=True)
 class AlertPass:
-    """A pass that this process may make. Its number fences the write at its end."""
+    """A pass that this process may make. The number of a pass fences the write at its end."""
 
     number: int
     at: float
@@ -135,7 +135,7 @@ class LastPass:
     """The process, for people."""
     started_at: float
     finished_at: float | None
-    """Up to when the last pass that ended has read: its start. None if no pass has ended."""
+    """Up to when the last pass that ended has read: its start. None if no pass has ended yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class WorkerEnd:
     expires_at: float
     retired_at: float | None
     is_lost: bool
-    """Whether it was retired because its lease ran out."""
+    """Whether the worker was retired because its lease ran out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class BusyTask:
     function: str
     runs: int
     calls: int
-    """How many calls of its ended runs had responses that stated their usage."""
+    """How many calls of the task's ended runs had responses that stated their usage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class NewlyFinalTask:
     tenant: str
     run: int
     reason: str
-    """Why it died; empty if it did not."""
+    """Why the task died; empty if it did not die."""
     finished_at: float
 
 

@@ -21,7 +21,7 @@ REPLAY = "TIDEGATE_REPLAY"
 
 
 def open_store(url: str, **options: Any) -> Store:
-    """Return the store that `url` names. It connects at its first use.
+    """Return the store that `url` names. The store connects at its first use.
 
     Args:
         url: `postgresql://user@host/database`, `sqlite:///relative.db`, `sqlite:////absolute.db`, or a plain

@@ -52,7 +52,7 @@ class ControlReport:
     reporter: str
     """The id of a pool process; for a reload, `NAME@HOST` of a worker."""
     version: int
-    """The version of the order that it applied."""
+    """The version of the order that was applied."""
     answer: str
     """`applied`, or what happened."""
     reported_at: float = 0.0
@@ -65,14 +65,14 @@ class WantedSettings:
 
     is_quiet: bool = False
     concurrency: int | None = None
-    """How many tasks it runs together; None: the code's own number."""
+    """How many tasks each process runs at once; None: the number in the code."""
     rows: tuple[ControlRow, ...] = ()
 
 
 def wanted_settings(rows: Iterable[ControlRow], *, worker: str, worker_id: str, pool: str) -> WantedSettings:
     """Return the settings requested for one pool process.
 
-    It is quiet if its worker or the process itself was made quiet.
+    The process is quiet if its worker or the process itself was made quiet.
     """
     mine = tuple(row for row in rows if _concerns(row, worker, worker_id, pool))
     numbers = [row.value for row in mine if row.kind is ControlKind.CONCURRENCY]

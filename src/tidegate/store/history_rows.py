@@ -53,7 +53,7 @@ class FailureGroupRow:
     queues: tuple[str, ...]
     reasons: tuple[str, ...]
     example_id: str
-    """The task that died last. It may have been redriven or deleted since."""
+    """The task that died last. The task may have been redriven or deleted since then."""
 
 
 class WindowDeaths(NamedTuple):
@@ -172,9 +172,9 @@ class EventKind(StrEnum):
     """The kinds of events that are counted since the store was made. A count never falls."""
 
     RETRIED = "retried"
-    """Of a queue and function, by reason."""
+    """The counts of a queue and function, by reason."""
     DEAD = "dead"
-    """Of a queue and function, by reason."""
+    """The counts of a queue and function, by reason."""
     CALL = "call"
     """Calls of an upstream, by how they ended: `succeeded`, `interrupted`, or the reason of the failure."""
     LEASE_EXPIRED = "lease_expired"

@@ -70,7 +70,7 @@ def find_live_workers(
 
 
 async def find_slot_shortages(store: Store) -> list[SlotShortage]:
-    """Return the upstreams whose live workers have too few slots to use their limits up."""
+    """Return the upstreams whose limits cannot be used up because the live workers have too few slots."""
     now, queues = await store.now(), defaultdict[str, set[str]](set)
     for manifest in (await store.load_manifests()).values():
         functions: dict[str, dict[str, Any]] = manifest.get("functions", {})

@@ -67,7 +67,7 @@ ENDED = frozenset(
 
 
 class LetterState(StrEnum):
-    """What became of one letter of a redrive."""
+    """The state of one letter of a redrive."""
 
     CHOSEN = "chosen"
     SENT = "sent"
@@ -75,7 +75,7 @@ class LetterState(StrEnum):
     DIED = "died"
     """The task is a dead letter again."""
     CANCELLED = "cancelled"
-    """Its task was cancelled or deleted."""
+    """The letter's task was cancelled or deleted."""
     SKIPPED = "skipped"
     """The letter was not sent; the reason is kept."""
     UNDONE = "undone"

@@ -25,7 +25,7 @@ class FinalTask:
     queue: str
     tenant: str
     is_redriven: bool
-    """Whether it was dead before and was redriven."""
+    """Whether the task was dead before and was redriven."""
     at: float
     """When it became final."""
     age_seconds: float
@@ -61,7 +61,7 @@ class StoreSize:
     """The size of a store."""
 
     bytes: int
-    """The size of all its files, or of the whole schema."""
+    """The size of all files of the database, or of the whole schema."""
     free_bytes: int
     """Space inside the file that new rows will use; 0 in PostgreSQL, which does not report it cheaply."""
     log_bytes: int

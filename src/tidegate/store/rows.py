@@ -26,7 +26,7 @@ from tidegate.policy.drain import EMPTY, Drain
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """One task to be stored. The client makes its id, so that the store recognises a resend."""
+    """One task to store. The client makes its id, so that the store recognises a resend."""
 
     id: str
     """UUIDv7 as text."""
@@ -108,7 +108,7 @@ class ClaimRequest:
 
 
 class ClaimedTask(NamedTuple):
-    """A task this worker now runs. It is a tuple for speed: thousands a second are made from rows."""
+    """A task this worker now runs. The value is a tuple for speed: thousands a second are made from rows."""
 
     fence: Fence
     function: str
@@ -124,7 +124,7 @@ class ClaimedTask(NamedTuple):
     """When the task became ready. The wait that a user notices is `claimed_at` minus this moment."""
     claimed_at: float
     spent_seconds: float
-    """Seconds since its first start, without parks and suspensions; 0 on the first run."""
+    """Seconds since the task's first start, without parks and suspensions; 0 on the first run."""
     deadline_at: float | None = None
     """None unless the caller or the function set a deadline."""
     total_timeout_seconds: float | None = None
@@ -207,7 +207,7 @@ class TaskRow:
     redriven_at: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     usage: UsageTotals | None = None
-    """What the calls of all its runs consumed; None if no response stated its usage."""
+    """The tokens that the calls of all runs used; None if no response stated its usage."""
     held_until_at: float | None = None
     """Until when the task is held back after its planned moment; None if it is not held back."""
     held_by: str = ""
@@ -257,7 +257,7 @@ class HistoryRow:
     evidence: str = ""
     next_run_at: float | None = None
     why: str = ""
-    """Why the task continued as it did, as text."""
+    """Why the task was retried, parked or ended, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ class TaskFilter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRow:
-    """One dead task, with what a person needs to decide about it."""
+    """One dead task, with the fields that a person needs to decide about it."""
 
     task_id: str
     function: str
@@ -308,12 +308,12 @@ class DeadLetterRow:
 
 
 class CancelStatus(StrEnum):
-    """What a cancel did to one task."""
+    """The effect of a cancel on one task."""
 
     CANCELLED = "cancelled"
     """The task was not running, and will not run."""
     REQUESTED = "requested"
-    """The task is running. Its function is asked to stop, and no further run starts."""
+    """The task is running. The function of the task is asked to stop, and no further run starts."""
     FINISHED = "finished"
     """The task was final already."""
     UNKNOWN = "unknown"
@@ -359,4 +359,4 @@ class QueueStats:
     pause: Pause | None = None
     """The pause of this queue; None if it is not paused."""
     drain: Drain = EMPTY
-    """When its ready and paced tasks will be done, and what decides that."""
+    """When the ready and paced tasks will be done, and what limits this."""

@@ -19,7 +19,7 @@ _TASK = msgspec.json.Decoder(ScheduledTask)
 
 
 def rule_to_json(rule: ScheduleRule) -> str:
-    """Return a rule as it is stored. Equal rules have equal texts."""
+    """Return a rule in its stored form. Equal rules have equal texts."""
     return msgspec.json.encode(rule, order="sorted").decode()
 
 
@@ -33,7 +33,7 @@ def rule_from_json(text: str) -> ScheduleRule:
 
 
 def task_to_json(task: ScheduledTask) -> str:
-    """Return the task of a schedule as it is stored. Equal tasks have equal texts."""
+    """Return the task of a schedule in its stored form. Equal tasks have equal texts."""
     return msgspec.json.encode(task, order="sorted").decode()
 
 
@@ -45,7 +45,8 @@ class NewSchedule:
     rule: ScheduleRule
     task: ScheduledTask
     next_at: float | None
-    """The first tick after now. It is used if the schedule is new, or ticks at other moments than before."""
+    """The first tick after now. The moment is used if the schedule is new, or ticks at other moments than
+    before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class ScheduleRow:
 
     name: str
     application: str
-    """The application that declares it; empty if a person added it."""
+    """The application that declares the schedule; empty if a person added it."""
     rule_json: str
     task_json: str
     next_at: float | None
@@ -63,7 +64,7 @@ class ScheduleRow:
     changed_at: float
     paused_at: float | None
     tick: TickRow | None
-    """Its latest tick that is decided; None if there is none."""
+    """The schedule's latest tick with an outcome; None if there is none."""
 
     @property
     def rule(self) -> ScheduleRule:
@@ -86,7 +87,7 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class TickRow:
-    """What became of one tick of a schedule, or of several missed ones."""
+    """The outcome of one tick of a schedule, or of several missed ticks."""
 
     schedule: str
     at: float
@@ -127,12 +128,15 @@ class FiredTick(NamedTuple):
     decided: DecidedTick
     task: NewTask | None
     counts: bool
-    """Whether its task counts as unfinished for the next ticks until it is final."""
+    """Whether the tick's task counts as unfinished for the next ticks until it is final."""
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What becomes of the due ticks of one schedule. It is applied only if the schedule has this revision."""
+    """The outcomes of the due ticks of one schedule.
+
+    The firing is applied only if the schedule has this revision.
+    """
 
     name: str
     revision: int

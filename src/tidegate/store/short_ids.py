@@ -12,11 +12,11 @@ from tidegate.store.protocol import Store
 _SHOWN = 3
 
 TaskIds = str | Iterable[str]
-"""One task id or several: full ones, or their first digits where these name one task."""
+"""One task id or several: full ids, or first digits that only one task has."""
 
 
 async def full_ids(store: Store, task_ids: TaskIds, *, tenant: str | None = None) -> list[str]:
-    """Return full ids for short ones, each once. An id that names no task is returned unchanged.
+    """Return the full ids of short ids, each once. An id that names no task is returned unchanged.
 
     Args:
         store: Where the tasks are.
@@ -25,7 +25,7 @@ async def full_ids(store: Store, task_ids: TaskIds, *, tenant: str | None = None
 
     Raises:
         OptionError: A short id matches several tasks.
-        UsageError: One of them is not text.
+        UsageError: One of the ids is not text.
     """
     given = [task_ids] if isinstance(task_ids, str) else list(task_ids)
     for task_id in given:

@@ -21,7 +21,7 @@ class StepBegin(NamedTuple):
     name: str
     on_doubt: OnDoubt = OnDoubt.REPEAT
     upstream: str = ""
-    """The upstream that it calls; empty if that is unknown."""
+    """The upstream that the step calls; empty if that is unknown."""
     arguments: str = ""
     """A fingerprint of what its function is called with; empty if it is not to be kept."""
 
@@ -60,11 +60,11 @@ class EndStatus(StrEnum):
     DONE = "done"
     """It has a result."""
     FAILED = "failed"
-    """It failed, and no call that it made is in doubt."""
+    """The step failed, and no call that it made is in doubt."""
     IN_DOUBT = "in_doubt"
-    """It failed, and a call that it made may have been processed: the step stays open."""
+    """The step failed, and a call that it made may have been processed: the step stays open."""
     ALREADY = "already"
-    """Answer only: the step has the result of another run. It is the one that counts."""
+    """Answer only: the step has the result of another run. This result is the one that counts."""
     GONE = "gone"
     """Answer only: there is no such step, or no such task any more. Nothing was written."""
 
@@ -84,7 +84,7 @@ class StepEnd(NamedTuple):
     data: bytes = b""
     codec: str = ""
     cause: str = ""
-    """One line: why the step failed."""
+    """Why the step failed, in one line."""
     upstream: str = ""
     request_id: str = ""
     """What the provider calls the request in doubt; empty if it did not say."""
@@ -107,16 +107,16 @@ class StepRow:
     name: str
     state: StepState
     run: int
-    """The run that began it last, or whose result it has."""
+    """The run that began the step last, or whose result it has."""
     attempt: int
     """The attempt of that run; 0: a person gave the result."""
     begun_at: float
-    """When it was begun last."""
+    """When the step was last begun."""
     ended_at: float | None
     size: int
-    """The bytes of its result."""
+    """The number of bytes of the step's result."""
     data: bytes | None
-    """Its result, encoded; None if it has none, or if it was not asked for."""
+    """The encoded result of the step; None if it has none, or if it was not requested."""
     codec: str
     upstream: str
     arguments: str = ""

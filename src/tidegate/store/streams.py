@@ -21,7 +21,7 @@ class NewChunk(NamedTuple):
 
     fence: Fence
     position: int
-    """Its number within the run, from 1 without gaps. The store recognises a resend by it."""
+    """The number of the chunk within the run, from 1 without gaps. The store recognises a resend by it."""
     data: bytes
     """Encoded JSON, `CHUNK_BYTES` at most."""
 
@@ -30,9 +30,9 @@ class StoredChunk(NamedTuple):
     """One chunk of a task's stream."""
 
     sequence: int
-    """Its number within the task, from 1. It rises across all runs."""
+    """The number of the chunk within the task, from 1. The number rises across all runs."""
     run: int
-    """The run that emitted it."""
+    """The run that emitted the chunk."""
     at: float
     data: bytes
 

@@ -22,14 +22,14 @@ class UpstreamRow:
     limits: Limits
     gate: Gate
     block: Block | None
-    """Why its tasks are blocked; None if they are not."""
+    """Why the upstream's tasks are blocked; None if they are not."""
     in_flight: int
     """Current runs, and calls that are not counted as a run."""
     ready: int
     """Tasks in the main queue. If `block` is set, they are blocked."""
     retrying: int
     paced: int = 0
-    """How many of `ready` wait for a slot of its limits."""
+    """How many of the `ready` tasks wait for a slot of the upstream's limits."""
     waits_for: str = ""
     """What the paced tasks wait for, as text."""
 
@@ -42,13 +42,13 @@ class RetryBudgetRow:
     name: str
     """Name of the upstream; empty for the system's budget."""
     amount: float
-    """How many re-runs it allows per window."""
+    """How many re-runs the budget allows per window."""
     window_seconds: float
     used: int
     """Re-runs started since `used_since_at`. This count uses fixed windows, but the budget applies to every
     window, wherever it begins. So `amount - used` is not the number that may start now."""
     held: int
-    """How many due tasks it holds in the retry queue."""
+    """How many due tasks the budget holds in the retry queue."""
     next_at: float
     """When the next re-run may start."""
     used_since_at: float = 0.0

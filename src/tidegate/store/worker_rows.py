@@ -25,7 +25,7 @@ class NewWorker:
     application: str = ""
     """The reference under which its manifest is stored; empty if it stores none."""
     schedule_set: str = ""
-    """The fingerprint of the set of schedules that its application declares; empty if unknown."""
+    """The fingerprint of the set of schedules that the process's application declares; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +48,4 @@ class WorkerRow:
     application: str = ""
     """The reference under which its manifest is stored; empty if unknown."""
     code: str = ""
-    """The version of its code: a hash of its functions; empty if it has not reported it yet."""
+    """The version of the process's code: a hash of its functions; empty if not reported yet."""

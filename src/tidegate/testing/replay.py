@@ -63,7 +63,7 @@ class Observer:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What one run of the function did."""
+    """The effects of one run of the function."""
 
     outcome: Outcome
     seconds: float
@@ -263,7 +263,7 @@ class _Run:
 class _SyncCalls:
     """Serves the sync calls of the function until it ends, or is left behind in its thread.
 
-    What it calls later is refused: the application has its own store again.
+    Later calls of the function are refused: the application has its own store again.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -295,7 +295,7 @@ class _LocalFunction:
 
 
 def _claimed(task: RecordedTask, timeout_seconds: float | None) -> ClaimedTask:
-    """Return the claim of its last run, as far as the store still knows it."""
+    """Return the claim of the task's last run, as far as the store still knows it."""
     row, now = task.row, time.time()
     failed = task.failed_runs
     is_last_charged = bool(failed) and failed[-1].charge == Charge.ATTEMPT

@@ -25,7 +25,7 @@ class SubstituteLoop(Protocol):
 
     loop: asyncio.AbstractEventLoop
     is_open: bool
-    """Whether it still serves calls."""
+    """Whether the bridge still serves calls."""
 
     def caller_waits(self, waiting: Future[Any]) -> None:
         """Note that a thread does nothing until this future is done."""

@@ -18,7 +18,7 @@ class ArchivedRow(msgspec.Struct, frozen=True):
     """A row in the archive."""
 
     archived_at: float
-    """When it was written, just before its removal from the store."""
+    """When the row was written, just before its removal from the store."""
     table: str
     task_id: str
     tenant: str
@@ -47,7 +47,7 @@ def decode_line(line: bytes) -> ArchivedRow:
     """Return the row of a line.
 
     Raises:
-        msgspec.DecodeError: It is not a line of an archive.
+        msgspec.DecodeError: The text is not a line of an archive.
     """
     return _decoder.decode(line)
 

@@ -1,1 +1,1 @@
-"""Operations that both back ends share. They run the statements of a `session.Session`."""
+"""Operations that both back ends share. These modules run the statements of a `session.Session`."""

@@ -239,7 +239,7 @@ def build_orphan(row: StoredOrphan, format_id: FormatId) -> Orphan:
 
 
 def build_dead_letter(row: StoredDeadLetter, format_id: FormatId) -> DeadLetterRow:
-    """Return a dead task with what a person needs to decide about it."""
+    """Return a dead task with the fields that a person needs to decide about it."""
     return DeadLetterRow(
         task_id=format_id(row.task_id),
         function=row.function,
@@ -263,7 +263,7 @@ def build_dead_letter(row: StoredDeadLetter, format_id: FormatId) -> DeadLetterR
 def last_failure_of(stored: str) -> LastFailure:
     """Return the failure that a claim read.
 
-    Its verdict and reason are unknown if only a newer version knows them.
+    The verdict and reason are unknown if only a newer version knows them.
     """
     verdict, reason, message, run, at = msgspec.json.decode(stored, type=tuple[str, str, str, int, float])
     return LastFailure(

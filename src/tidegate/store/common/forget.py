@@ -35,7 +35,7 @@ async def remove_traces(db: Session, stored: Sequence[Any]) -> int:
 
 
 async def forget_tenant(db: Session, tenant: str) -> int:
-    """Remove what is known of a tenant besides its tasks; return how many rows were changed."""
+    """Remove all data about a tenant besides its tasks; return how many rows were changed."""
     sql, name = db.sql("forget"), storable(tenant)
     in_json = msgspec.json.encode(name).decode()
     changed = sum([await db.run(sql[each], name) for each in _TENANT_TRACES])

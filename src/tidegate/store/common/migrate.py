@@ -4,8 +4,8 @@ Files are named like `001_foundation.sql` and never edited after a release. Each
 order, each in one transaction with its row in the `migration` table.
 
 The name of the first migration names the schema's generation. A database of another generation has other
-tables under the same numbers. It is recognised by that name and refused: no migration leads from one
-generation to the next.
+tables under the same numbers. A database of another generation is recognised by that name and refused: no
+migration leads from one generation to the next.
 
 During a rolling deploy old processes start on a schema newer than theirs. The column `since` of the table
 `compatible` has the lowest migration that a process must know. A migration that breaks older code raises this

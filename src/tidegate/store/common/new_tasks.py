@@ -15,7 +15,7 @@ from tidegate.store.common.text import to_json
 from tidegate.store.rows import NewTask
 
 MAX_TASKS_PER_CALL = 5_000
-"""More tasks in one transaction would make other writers wait too long."""
+"""The most tasks in one transaction: more would make other writers wait too long."""
 
 
 def require_few(tasks: Sequence[NewTask]) -> None:

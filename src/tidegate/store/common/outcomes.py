@@ -49,9 +49,9 @@ class EndedRunRow(NamedTuple):
     probe: bool | int = 0
     """Whether the run was a probe."""
     has_on_final: bool | int = 0
-    """Whether its final state enqueues a task."""
+    """Whether the task's final state enqueues another task."""
     since_at: float | None = None
-    """When its task was enqueued or last redriven; None if an older version started the run."""
+    """When the run's task was enqueued or last redriven; None if an older version started the run."""
 
 
 class AttemptRecord(NamedTuple):
@@ -74,11 +74,11 @@ class TaskTransition:
     """The next state: retrying, ready, suspended, dead or cancelled."""
     attempt_record: AttemptRecord
     due_at: float | None
-    """When it may run again; None: never, or not until something else wakes it."""
+    """When the task may run again; None: never, or not until something else wakes it."""
     rank: float
     """The rank the task will have when it is due."""
     attempt_row: tuple[Any, ...]
-    """The columns of its `attempt` row after the task's id, in the table's order."""
+    """The columns of the run's `attempt` row after the task's id, in the table's order."""
     budget_columns: tuple[int, int, float, float | None]
     """How a retry uses the retry budget.
 
@@ -316,7 +316,7 @@ def _budget_columns(
 
 
 def proves_upstream_answers(outcome: UnsuccessfulOutcome) -> bool:
-    """Return whether a run failed in a way that shows that its upstream answers.
+    """Return whether the failure of a run shows that its upstream answers.
 
     False for a run whose calls went through transports: those calls have updated their gates already.
     """

@@ -16,7 +16,8 @@ TIMES_KEPT = 6 * HOUR_SPAN
 HOURS_KEPT = 35 * DAY_SPAN
 """Age in minutes from which history is kept by the day."""
 DAYS_KEPT = 400 * DAY_SPAN
-"""Age in minutes from which history is deleted. It is long enough to compare a year with the year before."""
+"""Age in minutes from which history is deleted. The retention is long enough to compare a year with the year
+before."""
 
 
 class CompactionStep(NamedTuple):

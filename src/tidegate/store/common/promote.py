@@ -23,7 +23,7 @@ async def has_work(db: Session) -> bool:
 async def promote(db: Session, limit: int) -> int:
     """Move up to `limit` due tasks to the main queue, or postpone them; return how many were due.
 
-    It locks the gates first, so that two processes do not spend the same budget.
+    The transaction locks the gates first, so that two processes do not spend the same budget.
     """
     sql = db.sql("promote")
     rows = await gates.locked_rows(db)

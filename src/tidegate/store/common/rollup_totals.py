@@ -27,7 +27,7 @@ class OutcomeCounts:
 
 
 class RunTimes(NamedTuple):
-    """The buckets of the times of runs, and why the runs ended. None if there was no run."""
+    """The buckets of the times of runs, and why the runs ended. None without a run."""
 
     started_minute: int | None = None
     ran: int | None = None

@@ -184,8 +184,8 @@ def _outcome(
 async def undo_letters(db: Session, operation: OperationRow, limit: int = 500) -> int | None:
     """Take back letters that no worker has claimed, and drop letters that were not sent; return how many.
 
-    A letter taken back has its earlier failure, counters, queue and arguments. None: the operation has
-    another revision now. 0: no letter is left to take back, and the operation is undone.
+    A letter taken back has its earlier failure, counters, queue and arguments. None if the operation has a
+    different revision now. 0 if no letter is left to take back, and the operation is undone.
     """
     if not await take_revision(db, operation.id, operation.revision):
         return None

@@ -19,7 +19,7 @@ class Session(Protocol):
     def at(self) -> float | None:
         """The value of the parameter `at` of statements: the current time.
 
-        None: they use the server's clock.
+        None: the statements use the server's clock.
         """
 
     async def now(self) -> float:

@@ -12,7 +12,7 @@ from tidegate.store.common.text import storable
 from tidegate.store.step_rows import StepBegin, StepEnd, StepRow
 
 UNANSWERED = "its run ended without an answer"
-"""The cause of a doubt if its run did not say one."""
+"""The cause of a doubt whose run named no cause."""
 PAID_TWICE = "its answer came after another result was recorded"
 """The cause in the ledger of a call that was paid twice."""
 
@@ -45,7 +45,8 @@ async def in_rounds(
 
     Args:
         given: The begins or ends. Several of one step are written one after the other, as given.
-        write: Writes those at some places, and returns their answers. Those without one are written again.
+        write: Writes the steps at these positions, and returns their answers. Steps without an answer are
+            written again.
     """
     answers: dict[int, T] = {}
     left = list(range(len(given)))

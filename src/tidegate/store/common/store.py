@@ -127,8 +127,8 @@ class CommonStore(Store):
             alone: Whether the work is a single statement, which needs no explicit transaction.
             generic_plan: Whether one plan of its statement fits all values.
             repeatable: Whether the work may be repeated after a lost connection.
-            notify: Whether other processes may wait for the change. They are not notified if the work returns
-                0.
+            notify: Whether other processes may wait for the change. Waiting callers are not notified if the
+                work returns 0.
         """
 
     # --- tasks ---

@@ -52,8 +52,8 @@ _UNSUPPORTED_VARIABLES = {
     "PGSSLCRLDIR": "sslcrldir",
 }
 """Variables of libpq that choose the server or how it must authenticate, with their options in a URL. The
-driver does not read them. It does not read PGCONNECT_TIMEOUT and others either, but those do not matter
-here."""
+driver does not read them. The driver does not read PGCONNECT_TIMEOUT and others either, but those do not
+matter here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,13 @@ class Address:
     dsn: str
     """For the driver: hosts, database, credentials and other libpq options (`sslmode=…`)."""
     listen_dsn: str
-    """For the listener. It must bypass a pooler in transaction mode, which does not support LISTEN."""
+    """For the listener. The address must bypass a pooler in transaction mode, which does not support
+    LISTEN."""
     schema: str = SCHEMA
     """The schema of the tables. Applications that share a database each have their own."""
     connections: int = CONNECTIONS
-    """Most connections per event loop of a process. One more listens for hints while a task waits."""
+    """Most connections per event loop of a process. One further connection listens for hints while a task
+    waits."""
     hints: bool = True
     """Whether commits notify waiting processes (NOTIFY). Waiting processes also poll, in either case."""
     pooler: bool | None = None

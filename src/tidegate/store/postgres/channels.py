@@ -45,7 +45,7 @@ class Channel(NamedTuple):
     first_rank: float | None
     """Rank of its first task; None if it has none."""
     positions: Sequence[int]
-    """The places of its first tasks in the order of all tasks of the priority, from 1."""
+    """The positions of the channel's first tasks in the order of all tasks of the priority, from 1."""
 
     @property
     def name(self) -> ChannelKey:

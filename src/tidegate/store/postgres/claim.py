@@ -42,7 +42,7 @@ CrashPolicies = Mapping[str, CrashPolicy]
 
 
 class _Checked(IntEnum):
-    """What `peek` reports that a claim must check before it takes tasks."""
+    """The checks that a claim must make before it takes tasks, as `peek` reports them."""
 
     NOTHING = 0
     GATES = 1

@@ -87,7 +87,8 @@ async def finds_pooler(dsn: str) -> bool:
 async def close_quietly(connection: Connection) -> None:
     """Close a connection in an orderly way, or abruptly if that fails or takes too long.
 
-    It is also closed abruptly if the caller is cancelled, because the event loop may be about to end.
+    The connection is also closed abruptly if the caller is cancelled, because the event loop may be about to
+    end.
     """
     try:
         await connection.close(timeout=_FAREWELL_SECONDS)

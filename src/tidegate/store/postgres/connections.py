@@ -28,9 +28,9 @@ FULL_SECONDS = 5.0
 """Time until a new connection is tried again after the server had none left."""
 
 OPEN: set[LoopConnections] = set()
-"""All objects that may have connections. They stay here after their store is gone: until they are closed,
-until their loop ends, or until a later loop finds their loop closed. A forked child keeps its parent's
-objects, and does not touch them."""
+"""All objects that may have connections. The connections stay here after their store is gone: until they are
+closed, until their loop ends, or until a later loop finds their loop closed. A forked child keeps its
+parent's objects, and does not touch them."""
 
 
 class LoopConnections:
@@ -69,7 +69,7 @@ class LoopConnections:
         """No new connection is tried before this moment, because the server had none left."""
         self._waiting = Waiting()
         self._kept: Connection | None = None
-        """The connection that only heartbeats use. It counts as in use."""
+        """The connection that only heartbeats use. The connection counts as in use."""
         self._is_kept_in_use = False
         self._loop_finalizer: AsyncGenerator[None] | None = None
         self.before_end: list[Callable[[], Awaitable[None]]] = []
@@ -141,7 +141,7 @@ class LoopConnections:
 
         Args:
             work: Must be harmless if no caller waits for it.
-            limit: The caller's time limit. When it has expired, the work is cancelled at once.
+            limit: The caller's time limit. When this time is over, the work is cancelled at once.
 
         Raises:
             Exception: The error of the work.
@@ -313,7 +313,7 @@ class LoopConnections:
 
         Args:
             connection: The connection.
-            keep: Whether to keep it for the next heartbeat. The only connection is never kept.
+            keep: Whether to keep the connection for the next heartbeat. The only connection is never kept.
         """
         if keep and (connection is self._kept or self._kept is None) and not self._is_wanted(connection):
             self._kept, self._is_kept_in_use = connection, False

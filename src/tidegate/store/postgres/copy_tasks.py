@@ -28,7 +28,7 @@ async def enqueue_by_copy(db: PostgresSession, tasks: Sequence[NewTask]) -> None
     """Store tasks without key or unique name.
 
     Raises:
-        asyncpg.UniqueViolationError: One of the tasks is stored already.
+        asyncpg.UniqueViolationError: One of these tasks is stored already.
     """
     now = await db.now()
     await copy_tasks(db, now, tasks)

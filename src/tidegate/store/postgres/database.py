@@ -71,7 +71,7 @@ class Database:
         """Run work that is one statement, in its own implicit transaction.
 
         Args:
-            work: The work. It is retried from its start if it failed for an outside reason.
+            work: The work. The work is retried from its start if it failed for an outside reason.
             repeatable: Whether to retry after the connection was lost during the work.
             seconds: How long the work may take in all; None: `busy_seconds`.
             generic_plan: Whether one plan fits all values, so that the server plans once. See

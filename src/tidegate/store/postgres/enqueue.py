@@ -68,7 +68,7 @@ async def enqueue_unnamed(db: PostgresSession, tasks: Sequence[NewTask]) -> None
 
     Raises:
         ArgumentsError, OptionError: As `enqueue`.
-        asyncpg.UniqueViolationError: One of them is stored already.
+        asyncpg.UniqueViolationError: One of the tasks is stored already.
     """
     require_storable(tasks)
     if len(tasks) >= COPY_TASKS:
@@ -147,7 +147,9 @@ def enqueue_values(task: NewTask) -> tuple[Any, ...]:
 
 
 def name_lock_order(tasks: Sequence[NewTask]) -> list[int]:
-    """Return the indices of tasks in the order in which to take their names, the same in every process.
+    """Return the indices of tasks in the order in which their names are taken.
+
+    The order is the same in every process.
 
     So two batches that want the same names wait for each other without a deadlock. Tasks with equal names
     stay in the caller's order. If a task wants two names, no common order exists, so the caller's order is

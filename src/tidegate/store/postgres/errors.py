@@ -138,7 +138,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def late(location: str, seconds: float) -> StoreUnavailableError:
-    """Return the error for work that did not end in time. It may have been committed."""
+    """Return the error for work that did not end in time. The work may have been committed."""
     return StoreUnavailableError(
         f"{location} did not answer within {seconds:g} s",
         fix="try again; look at the server and for locks in pg_stat_activity",

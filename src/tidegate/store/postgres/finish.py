@@ -1,7 +1,7 @@
 """Write the outcomes of runs: successes in one statement, all others in a few.
 
-A batch that fails because of its content is halved until the bad outcome is alone. That outcome is written
-with a placeholder for the part that cannot be stored. Each half is a separate transaction.
+A batch that fails because of its content is halved until the bad outcome is alone. The refused outcome is
+written with a placeholder for the part that cannot be stored. Each half is a separate transaction.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ async def _write(
 ) -> dict[str, FinishStatus]:
     """End the runs that are current; return for the other runs whether this outcome was written before.
 
-    Without `with_hooks` the successes may be one statement without a transaction. It skips tasks with a final
-    hook.
+    Without `with_hooks` the successes may be one statement without a transaction. The statement skips tasks
+    with a final hook.
     """
     done = await _end_current(database, batch, with_hooks=with_hooks)
     statuses = dict.fromkeys(done, FinishStatus.DONE)

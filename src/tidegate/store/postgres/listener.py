@@ -45,7 +45,10 @@ class Listener:
 
     @property
     def is_active(self) -> bool:
-        """Whether it listens, tries to listen, or has found that it cannot. False once it was stopped."""
+        """Whether the listener listens, tries to listen, or has found that it cannot.
+
+        False once it was stopped.
+        """
         return self._task is not None and not self._task.cancelled() and not self._task.get_loop().is_closed()
 
     def abandon_if_loop_is_closed(self) -> bool:

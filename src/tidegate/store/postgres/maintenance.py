@@ -84,7 +84,7 @@ async def delete_expired(database: Database, *, ticks_seconds: float, limit: int
 
 
 async def forget_tasks(db: PostgresSession, task_ids: Sequence[str]) -> list[str]:
-    """Delete final tasks with everything that any table says of them; return the ids that are gone now."""
+    """Delete final tasks with all data about them in any table; return the ids that are gone now."""
     found = await forget.find_forgettable(db, task_ids)
     if found:
         await forget.remove_traces(db, found)

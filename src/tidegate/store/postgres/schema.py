@@ -1,7 +1,7 @@
 """The schema of a PostgreSQL database: its version, and the migrations to this version.
 
 Only this module creates or changes tables. Each migration is one transaction under an advisory lock, so two
-processes may upgrade at the same time. It waits only briefly for tables in use, and is then retried.
+processes may upgrade at the same time. A migration waits only briefly for tables in use, and is then retried.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Report the sizes of the tables. It counts no rows, so it is quick."""
+"""Report the sizes of the tables. The statement counts no rows, so it is quick."""
 
 from __future__ import annotations
 

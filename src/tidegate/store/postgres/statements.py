@@ -1,7 +1,7 @@
 """Load the SQL files of this back end, once.
 
-A table is written `/*schema*/task`. That is valid SQL, and the marker is replaced by the schema's name.
-`search_path` would be simpler, but a pooler in transaction mode loses it.
+A table is written `/*schema*/task`. The marker keeps the file valid SQL, and is replaced by the schema's
+name. `search_path` would be simpler, but a pooler in transaction mode loses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What runs begin and end of their steps: one statement for each batch."""
+"""The steps that runs begin and end: one statement for each batch."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ _LEAST_BEAT_SECONDS = 1.0
 
 
 class PostgresStore(CommonStore):
-    """The store on a PostgreSQL server. It connects at its first use; any event loops may share it.
+    """The store on a PostgreSQL server. The store connects at its first use; any event loops may share it.
 
     Args:
         url: `postgresql://…`; `Address` documents its options.

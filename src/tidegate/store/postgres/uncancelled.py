@@ -39,7 +39,8 @@ class WorkResult(Generic[T]):
 class UncancelledTask(asyncio.Task[WorkResult[T]]):
     """A task that has `GRACE_SECONDS` to end by itself after it is cancelled.
 
-    It raises no error, because it may end when nothing awaits it. Its result has the error.
+    The asyncio task raises no error, because it may end when no code awaits it. Its result contains the
+    error.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T], *, name: str) -> None:

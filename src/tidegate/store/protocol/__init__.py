@@ -36,8 +36,8 @@ class Lifecycle(Protocol):
     async def count_newer_migrations(self) -> int:
         """Check the schema; return how many of its migrations this version does not know.
 
-        Usually 0. It is more during a rolling deploy, when newer code has migrated the schema and this
-        version can still work with it.
+        Usually 0. The number is above 0 during a rolling deploy, when newer code has migrated the schema and
+        this version can still work with it.
 
         Raises:
             SchemaError: The schema is older than this version, or a newer migration has made it incompatible.
@@ -53,7 +53,7 @@ class Lifecycle(Protocol):
         """
 
     async def now(self) -> float:
-        """Return the store's clock. It never goes backwards within one process."""
+        """Return the store's clock. The clock never goes backwards within one process."""
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
         """Return on timeout, or once something may have been committed since the last call returned.

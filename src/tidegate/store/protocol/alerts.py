@@ -25,8 +25,8 @@ from tidegate.store.alert_rows import (
 class Alerts(Protocol):
     """Alerts: who evaluates them, their episodes, and the notices that sinks must get.
 
-    Any number of processes may evaluate. One of them makes each pass. A process that dies holds no lock, and
-    another process makes the next pass.
+    Any number of processes may evaluate. One of these processes makes each pass. A process that dies holds no
+    lock, and another process makes the next pass.
     """
 
     async def begin_alert_pass(self, evaluator: str, *, interval_seconds: float) -> AlertPass | None:
@@ -48,7 +48,7 @@ class Alerts(Protocol):
         """Return the latest ended episodes, newest first. Episodes are kept for 30 days."""
 
     async def mute_alerts(self, rule: str, subject: str, seconds: float | None, *, by: str, why: str) -> None:
-        """Mute a rule for a subject for `seconds`; None: until a person ends it.
+        """Mute a rule for a subject for `seconds`; None: the mute lasts until a person ends it.
 
         A second mute replaces the first.
         """
@@ -83,7 +83,7 @@ class Alerts(Protocol):
         """Return how many notices wait to be delivered, for each sink."""
 
     async def disable_sink(self, name: str, target: str, why: str) -> None:
-        """Record that a sink must not be used any more. `target` is a hash of its address."""
+        """Record that a sink must not be used any more. `target` is a hash of the sink's address."""
 
     async def enable_sink(self, name: str) -> bool:
         """Use a sink again; return whether it was disabled."""

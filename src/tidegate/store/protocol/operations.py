@@ -116,8 +116,8 @@ class Operations(Protocol):
     async def undo_letters(self, operation: OperationRow, limit: int = 500) -> int | None:
         """Take back letters that no worker has claimed, and drop letters that were not sent; return how many.
 
-        A letter taken back has its earlier failure, counters, queue, arguments and age. None: the operation
-        has another revision now. 0: no letter was left, and the operation is undone.
+        A letter taken back has its earlier failure, counters, queue, arguments and age. None if the operation
+        has a different revision now. 0 if no letter was left, and the operation is undone.
         """
 
     async def delete_old_operations(self, kept_seconds: float, limit: int = 1_000) -> int:
@@ -131,5 +131,5 @@ class Operations(Protocol):
     ) -> dict[str, ActionStatus] | None:
         """Delete these dead letters for a purge and count them; return a status for each id.
 
-        None: somebody has aborted the purge, so nothing was deleted.
+        None if somebody has aborted the purge, so that nothing was deleted.
         """

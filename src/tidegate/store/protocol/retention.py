@@ -46,13 +46,13 @@ class Retention(Protocol):
         """
 
     async def forget_tasks(self, task_ids: Sequence[str]) -> list[str]:
-        """Delete final tasks with everything that any table says of them; return the ids that are gone now.
+        """Delete final tasks with all data about them in any table; return the ids that are gone now.
 
-        Tasks that are not final are left alone. Of tasks that are deleted already, what is left is removed.
+        Tasks that are not final are left alone. The remains of tasks that are already deleted are removed.
         """
 
     async def forget_tenant(self, tenant: str) -> int:
-        """Remove what is known of a tenant besides its tasks; return how many rows were changed."""
+        """Remove all data about a tenant besides its tasks; return how many rows were changed."""
 
     async def erase_deleted(self) -> str:
         """Rewrite the files of the tables, so that no bytes of deleted rows are left; return why not, or "".

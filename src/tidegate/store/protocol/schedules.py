@@ -61,7 +61,10 @@ class Schedules(Protocol):
         """Replace a person's schedule: `DONE`, `UNKNOWN` or `DECLARED`. The change fires no tick."""
 
     async def remove_schedule(self, name: str) -> ScheduleAnswer:
-        """Delete a person's schedule: `DONE`, `UNKNOWN` or `DECLARED`. Its tasks and ticks stay."""
+        """Delete a person's schedule: `DONE`, `UNKNOWN` or `DECLARED`.
+
+        The tasks and ticks of the schedule are kept.
+        """
 
     async def pause_schedule(self, name: str) -> ScheduleAnswer:
         """Pause a schedule: `DONE` or `UNKNOWN`. Queued ticks are skipped."""

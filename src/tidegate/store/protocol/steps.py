@@ -21,8 +21,8 @@ from tidegate.store.step_rows import (
 class Steps(Protocol):
     """Recorded steps of tasks, and the ledger of doubts.
 
-    A step belongs to its task and is unique in it. It is open from its `StepBegin` to its `StepEnd`. If the
-    run of an open step is over, the step is in doubt: nobody knows whether it was done.
+    A step belongs to its task and is unique in it. A step is open from its `StepBegin` to its `StepEnd`. If
+    the run of an open step is over, the step is in doubt: nobody knows whether it was done.
     """
 
     async def begin_steps(self, begins: Sequence[StepBegin]) -> list[BegunStep]:

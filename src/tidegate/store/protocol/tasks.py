@@ -42,8 +42,8 @@ class Tasks(Protocol):
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         """Store these tasks, all or none (5,000 at most); return one result per task, in the same order.
 
-        A task whose id is already stored is not stored twice. Its result is the same as the first time,
-        `created=True`. So a client that resends after a lost result does not mistake its own task for
+        A task whose id is already stored is not stored twice. The result of a resend is the same as the first
+        time, `created=True`. So a client that resends after a lost result does not mistake its own task for
         another's. If another task holds the key or unique name, the result has the id of that task. If
         several tasks of one call have the same key, the first is stored and the others get its id. A new task
         is `ready`, or `scheduled` if it is due later, with or without a tenant.

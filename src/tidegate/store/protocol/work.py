@@ -32,7 +32,7 @@ class Work(Protocol):
     async def find_lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
         """Return the runs that the store has for this worker and that are not among `known`.
 
-        These runs come from a claim whose result was lost. The worker releases them.
+        Such runs come from a claim whose reply was lost. The worker releases them.
         """
 
     async def finish(self, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
@@ -113,7 +113,7 @@ class Workers(Protocol):
         Args:
             worker_id: The worker's id.
             why: How the worker ended, for the task history.
-            is_loss: Whether its lease ran out; False if its process was seen to die.
+            is_loss: Whether the worker's lease ran out; False if its process was seen to die.
             only_if_expired: Whether to change nothing while the lease has not run out by the store's clock.
             culprit: The run that is known to have ended the worker; None if unknown.
         """
@@ -150,7 +150,7 @@ class Maintenance(Protocol):
     async def delete_expired(self, *, ticks_seconds: float, limit: int = 1_000) -> int:
         """Delete expired rows, at most `limit` of each kind; return how many were deleted.
 
-        These are expired keys and permits, counters older than 400 days, audit entries older than a year,
+        The rows are expired keys and permits, counters older than 400 days, audit entries older than a year,
         uncommitted batches older than a day, and fired ticks older than `ticks_seconds`. Final tasks are
         removed by `delete_final_tasks`.
         """
@@ -160,7 +160,7 @@ class Maintenance(Protocol):
 
         Return how many rows were replaced.
 
-        It replaces at most about `limit` rows of each kind. The sums never change. Counters that are too old
+        At most about `limit` rows of each kind are replaced. The sums never change. Counters that are too old
         are deleted by `delete_expired`.
         """
 

@@ -214,7 +214,7 @@ def _candidates(
 
 
 def _prober(db: apsw.Connection, channel: Channel, request: ClaimRequest) -> list[tuple[Any, ...]]:
-    """Return the first task of a channel that is not on its last attempt; the first task if all are."""
+    """Return the first task of a channel that is not on its last attempt, or the first task if all are."""
     most = request.functions[channel.function].max_attempts
     return query.rows(db, _SQL["prober"], (*channel, most, MAX_PROBE_CANDIDATES))
 
@@ -242,7 +242,7 @@ def _charge(
 class _ClaimLimits:
     """The gate checks of this claim, and which of them held tasks back.
 
-    It costs nothing if there are no gates.
+    The check costs nothing if there are no gates.
 
     Args:
         gate_checks: The checks of all gates; None if the store has no gate.

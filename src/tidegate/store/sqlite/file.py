@@ -41,7 +41,7 @@ class DatabaseFile:
     """One connection to the store's file, for one thread at a time.
 
     Args:
-        location: Where the file is. It is created, with its directory, if it never existed.
+        location: Where the file is. The file is created, with its directory, if it never existed.
         busy_seconds: How long SQLite waits for a writer that does not use our lock file.
     """
 
@@ -117,7 +117,8 @@ class DatabaseFile:
         """Forget the connection in a forked child without touching what the parent uses.
 
         Returns:
-            The inherited connection. It must never be closed: SQLite would drop the parent's locks.
+            The inherited connection. The connection must never be closed: SQLite would drop the parent's
+                locks.
         """
         inherited, self._db = self._db, None
         self.identity.forget()

@@ -21,7 +21,7 @@ _WIDTH = 255
 class FileStats(NamedTuple):
     """The files of a database in the file system. Numbers are inodes, 0 for a missing file.
 
-    It is a tuple for speed: each transaction reads it several times.
+    The value is a tuple for speed: each transaction reads it several times.
     """
 
     file: int

@@ -1,8 +1,8 @@
 """Write the outcomes of runs: successes in bulk, all others one by one.
 
-A batch that fails because of its content is halved until the bad outcome is alone. That outcome is written
-with a placeholder for the part that cannot be stored. So bad content of one task does not block its batch,
-and the task does not stay `running` for ever.
+A batch that fails because of its content is halved until the bad outcome is alone. The refused outcome is
+written with a placeholder for the part that cannot be stored. So bad content of one task does not block its
+batch, and the task does not stay `running` for ever.
 """
 
 from __future__ import annotations

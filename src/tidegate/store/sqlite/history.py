@@ -19,7 +19,8 @@ _DEATHS = load("deaths")
 _SQL = load("compact_history")
 
 _FOLD_ROWS = 5_000
-"""How many rows of the tally one transaction folds. It holds the write lock for some ten milliseconds."""
+"""How many rows of the tally one transaction folds. The transaction holds the write lock for about ten
+milliseconds."""
 
 _FOLD = (
     "fold",

@@ -31,8 +31,8 @@ class WantedNames:
 def take_names(db: apsw.Connection, now: float, wanted: WantedNames) -> bytes | None:
     """Take a task's names; return None, or the task that already holds one of them.
 
-    The task's own row must be stored before the next task's names are taken. Otherwise its names count as
-    free.
+    The task's own row must be stored before the next task's names are taken. Without such a row, the names of
+    the task count as free.
 
     Raises:
         KeyConflictError: A task with another fingerprint holds the key.

@@ -1,7 +1,7 @@
 """Run jobs in transactions: one snapshot for readers, one group commit for writers.
 
-A session belongs to one thread and does not use event loops. It sets the value or error of each job, with the
-errors of the store contract, and stays usable after every error.
+A session belongs to one thread and does not use event loops. The session sets the value or error of each job,
+with the errors of the store contract, and stays usable after every error.
 """
 
 from __future__ import annotations

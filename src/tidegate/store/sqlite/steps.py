@@ -1,4 +1,4 @@
-"""What runs begin and end of their steps, decided row by row in the transaction of the call."""
+"""The steps that runs begin and end, decided row by row in the transaction of the call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Row(NamedTuple):
     codec: str
     arguments: str
     data: bytes | None
-    """Its result, if it is done."""
+    """The result of the step, if it is done."""
 
     @property
     def call(self) -> tuple[int, int]:
@@ -156,7 +156,7 @@ def _end_without_result(db: apsw.Connection, now: float, task: bytes, end: StepE
 
 
 def _reported(end: StepEnd, row: _Row) -> _Row:
-    """Return the step with what the end says of its call."""
+    """Return the step with the facts that its end reports about the call."""
     return row._replace(cause=end.cause, upstream=end.upstream or row.upstream, request_id=end.request_id)
 
 

@@ -84,7 +84,7 @@ class SqliteStore(CommonStore):
     """The store in a SQLite file, opened at the first use. Any event loops and threads may share it.
 
     Args:
-        path: The database file. It is created, with its directory, if it does not exist.
+        path: The database file. The file is created, with its directory, if it does not exist.
         runner: Runs the work; by default on its own threads.
         clock: The store's clock in seconds since the epoch; by default this host's clock.
         busy_seconds: How long a call waits for the write lock before StoreBusyError.

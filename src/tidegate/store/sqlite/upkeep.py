@@ -42,7 +42,7 @@ def erase_deleted(db: apsw.Connection, path: Path, busy_seconds: float) -> str:
     """Rewrite the file, and empty the write-ahead log; return why not, or an empty text.
 
     Deleted rows leave their bytes in free pages, and in pages that were split. VACUUM copies only what is
-    stored. It needs as much free disk space as the file has.
+    stored. The rewrite needs as much free disk space as the file has.
 
     Raises:
         StoreUnavailableError: The file was deleted or replaced, or its disk is full.

@@ -87,7 +87,7 @@ class SqliteSession:
 
 
 def complete(work: Coroutine[Any, Any, T]) -> T:
-    """Run work on a `SqliteSession`; return its result. It never waits, so no event loop is needed."""
+    """Run work on a `SqliteSession`; return its result. The work never waits, so no event loop is needed."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -134,12 +134,12 @@ class _AwaitedJob(Job[T]):
         self.future: asyncio.Future[T] = loop.create_future()
 
     def abandon(self, busy_seconds: float, path: str) -> None:
-        """Fail the job unless it has begun. Called on its event loop."""
+        """Fail the job unless it has begun. Called on the event loop of the caller."""
         if self.take() and not self.future.done():
             self.future.set_exception(busy(busy_seconds, path))
 
     def deliver(self) -> None:
-        """Set the future's value or error. Called on its event loop."""
+        """Set the future's value or error. Called on the event loop of the caller."""
         if self.future.done():
             return
         if self.error is not None:

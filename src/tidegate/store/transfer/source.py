@@ -63,7 +63,9 @@ class Source:
         await self._store.close()
 
     async def require_idle(self) -> None:
-        """Raise `NotAcceptedError` if a worker or a task is running. `seal` checks it again, for good.
+        """Raise `NotAcceptedError` if a worker or a task is running.
+
+        `seal` repeats the check, with final effect.
 
         Raises:
             NotAcceptedError: A worker is alive, or a task is running.
@@ -130,7 +132,7 @@ class Source:
         return await self._runner.run(lambda db: _table(db, "operation_task", bindings), Mode.READ)
 
     async def operations(self) -> Table:
-        """Return all operations. One that was still choosing or purging letters is stopped."""
+        """Return all operations. An operation that was still choosing or purging letters is stopped."""
         return await self._runner.run(lambda db: _table(db, "operation", (self._now(),)), Mode.READ)
 
     async def map_tables(self, *, finished: bool) -> list[Table]:

@@ -42,7 +42,7 @@ async def transfer_tasks(
     """Move all tasks that are not at the target yet; return a summary.
 
     Args:
-        source: The file to move from. It is sealed from now on.
+        source: The file to move from. The source is sealed from now on.
         target: The database to move to.
         finished: Whether to move succeeded and cancelled tasks too.
         on_progress: Called after each batch.
@@ -104,7 +104,7 @@ async def _open(source: Source, target: Target) -> str:
 
 
 def _error_at(end: str, error: SchemaError) -> SchemaError:
-    """Return the error with the name of the store it is about: source or target."""
+    """Return the error with the name of the store that it is about: source or target."""
     return SchemaError(
         f"the {end}: {error.message}", fix=f"{error.fix} (with --database and the {end}'s URL)", **error.facts
     )

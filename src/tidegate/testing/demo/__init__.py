@@ -1,8 +1,8 @@
 """The demo: a minute of tasks against a provider that throttles, fails and goes down.
 
 It runs the unchanged example `examples/summarise` with the real commands in separate processes, serves the
-HTTP API as well, and kills the whole worker midway. Then it compares three records: what it enqueued, which
-calls the provider received, and what the store holds. Needs the extra `demo`.
+HTTP API as well, and kills the whole worker midway. Then the demo compares three records: what it enqueued,
+which calls the provider received, and what the store contains. Needs the extra `demo`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def run_demo(
         tasks: How many texts to summarise, 1 or more.
         seconds: About how long the demo takes, 5 or more; times and speeds are scaled to it.
         directory: Where to keep the queue, the call logs and the logs; created if missing. None uses a
-            temporary directory, which is removed if all went well.
+            temporary directory, which is removed after a success.
 
     Returns:
         0: no task was lost, and each ran and was paid only as recorded. 1: something else happened.

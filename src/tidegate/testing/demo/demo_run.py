@@ -50,7 +50,7 @@ class DemoOutcome:
     jobs: dict[str, SummaryJob]
     """The enqueued jobs, by task id."""
     rows: Mapping[str, TaskRow]
-    """What the store holds of them."""
+    """The tasks as the store records them."""
     histories: Mapping[str, Sequence[HistoryRow]]
     calls: tuple[ProviderCall, ...]
     """What the provider received. The `Idempotency-Key` of each call is the id of its task."""

@@ -14,7 +14,8 @@ from tidegate.errors import ConfigError
 from tidegate.testing.provider.settings import POLICY_MARKER
 
 MODULE = "summarise_example"
-"""The module name of the example, here and in the worker. Its task functions are named after it."""
+"""The module name of the example, here and in the worker. The task functions of the module are named after
+it."""
 
 _AUDIENCES = (
     "a busy reader",

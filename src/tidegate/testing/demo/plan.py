@@ -32,7 +32,8 @@ class DemoPlan:
     """When nothing listens on the provider's port."""
     outage_seconds: float
     lease: float
-    """The worker's lease. Its orphans are requeued about twice this time after the kill."""
+    """The worker's lease. The orphans of a killed worker are requeued about twice this time after the
+    kill."""
     give_up_after: float
     """When the demo gives up, because something is wrong."""
 

@@ -55,7 +55,10 @@ class DemoProcess:
         return self._process is not None and self._process.returncode is not None
 
     async def start(self, *, read: bool = False) -> None:
-        """Start the process. Its output goes to its log; with `read`, its stdout goes to `first_line`."""
+        """Start the process.
+
+        The command's output goes to its log; with `read`, its stdout goes to `first_line`.
+        """
         with self.log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,

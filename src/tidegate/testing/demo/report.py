@@ -43,11 +43,11 @@ class DemoReport:
     paid_twice_by_kill: int
     """The part of `paid_twice` for tasks that ran when the worker was killed."""
     paid_twice_unexplained: int
-    """Of `paid_twice`, those that no lost or unanswered run explains."""
+    """The calls of `paid_twice` that no lost or unanswered run explains."""
     reruns: int
     """Runs after a task's first."""
     reruns_unexplained: int
-    """Of `reruns`, those that follow a run without a recorded reason."""
+    """The runs of `reruns` that follow a run without a recorded reason."""
     running_when_killed: int
     was_killed: bool
     duration_seconds: float

@@ -35,7 +35,7 @@ class DemoApi:
         self._token = ""
 
     async def wait_for_address(self) -> str:
-        """Wait until the API is served. Return a text with its URL and a read-only token.
+        """Wait until the API is served. Return a text with the URL of the API and a read-only token.
 
         Raises:
             TidegateError: The server did not start.

@@ -58,7 +58,7 @@ class KitApplication:
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
-        """The upstreams that its tasks call, by name."""
+        """The upstreams that the application's tasks call, by name."""
         return self._app.upstreams
 
     @property
@@ -68,7 +68,7 @@ class KitApplication:
 
     @property
     def child_start_hooks(self) -> Sequence[Callable[[], Awaitable[None] | None]]:
-        """The application's own hooks for child processes. None of them runs here."""
+        """The application's own hooks for child processes. No such hook runs here."""
         return self._app.child_start_hooks
 
     @property
@@ -117,7 +117,7 @@ class _ObservedFunction:
 
     @property
     def signature(self) -> Signature:
-        """Its parameters and return annotation."""
+        """The parameters and return annotation of the function."""
         return self._observed.signature
 
     def _observed_coroutine(self) -> Callable[..., Any]:

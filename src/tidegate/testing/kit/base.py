@@ -68,7 +68,7 @@ class KitBase:
         self._rng = random.Random(_SEED)
         self._scripts: dict[str, ScriptedUpstream] = {}
         self._upstreams: dict[str, Upstream] = {}
-        """Those that began again for this test."""
+        """The upstreams whose permits were reset for this test."""
 
     def __repr__(self) -> str:
         return f"<Kit of {self.app!r}, mode {self.mode}>"

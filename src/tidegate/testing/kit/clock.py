@@ -13,7 +13,10 @@ MOST_DRIFT_SECONDS = 1.0
 
 
 class KitClock:
-    """Seconds since the epoch. It runs as the real clock does, and jumps forward on request."""
+    """Seconds since the epoch.
+
+    The clock runs at the speed of the real clock, and jumps forward on request.
+    """
 
     def __init__(self) -> None:
         self._lead = time.time() - _elapsed()

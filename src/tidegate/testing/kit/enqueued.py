@@ -30,8 +30,8 @@ class EnqueuedTask:
     id: str
     function: str
     args: Mapping[str, Any]
-    """Its arguments by name, as the function will get them. The values of
-    `*args` are one tuple, under the parameter's name."""
+    """The task's arguments by name, as the function will get them. The values of `*args` are one tuple, under
+    the parameter's name."""
     queue: str
     state: State
     priority: Priority
@@ -39,7 +39,7 @@ class EnqueuedTask:
     key: str | None
     labels: Mapping[str, str] = field(default_factory=dict)
     due_at: datetime | None = None
-    """When it runs next; None if it does not wait for a moment."""
+    """When the task runs next; None if it does not wait for a moment."""
     attempts: int = 0
     """Charged attempts so far."""
 

@@ -1,7 +1,7 @@
 """Refuses network connections of this process, so that code can run without calling a service.
 
-It covers code that uses Python's own sockets: httpx, requests, asyncio, most drivers. It does not cover
-libraries that open their sockets in C (libpq, gRPC, libcurl), or other processes.
+The guard covers code that uses Python's own sockets: httpx, requests, asyncio, most drivers. The guard does
+not cover libraries that open their sockets in C (libpq, gRPC, libcurl), or other processes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Guard:
             self.on_address(_format_address(event, args, args[at]))
         elif self._stays_blocked.get():
             raise NetworkBlockedError(
-                "this code still runs after its block has ended, and the network stays blocked for it"
+                "code of a `blocked_network` block runs after the block has ended, and stays blocked"
             )
 
 

@@ -19,7 +19,7 @@ class KitError(AssertionError):
     Args:
         message: What is wrong.
         found: What was found instead, one line each.
-        fix: What to do about it.
+        fix: What to do about the failure.
     """
 
     def __init__(self, message: str, found: Sequence[str] = (), fix: str = "") -> None:
@@ -34,7 +34,10 @@ class KitError(AssertionError):
 
 
 class RunFailedError(KitError):
-    """A run failed, and the test asked for an error then. Its `__cause__` is what the function raised."""
+    """A run failed, and the test asked for an error then.
+
+    The `__cause__` of the error is the exception that the function raised.
+    """
 
 
 class NeverEndedError(KitError):
@@ -43,7 +46,7 @@ class NeverEndedError(KitError):
 
 @dataclass(frozen=True, slots=True)
 class DrainedRun:
-    """One run of one task, as a drain did it."""
+    """One run of one task in a drain."""
 
     task_id: str
     function: str
@@ -52,7 +55,7 @@ class DrainedRun:
     outcome: str
     """`succeeded`, `retrying`, `dead`, `cancelled`, `released` or `suspended`."""
     reason: Reason | None = None
-    """Why it failed; None if it did not."""
+    """Why the run failed; None if it did not fail."""
     message: str = ""
     """The error's text, as it is stored."""
     error: BaseException | None = None

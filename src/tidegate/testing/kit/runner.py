@@ -27,7 +27,7 @@ class KitRunner:
     The file is the test's own, so it needs neither the queue of writers nor the checks for a replaced file.
 
     Args:
-        path: The database file. It must exist, with its schema.
+        path: The database file. The store must exist, with its schema.
     """
 
     def __init__(self, path: Path) -> None:

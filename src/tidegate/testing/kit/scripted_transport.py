@@ -37,7 +37,10 @@ def _library() -> Any:
 
 @cache
 def _transport_class(library: Any) -> Any:
-    """Return the transport class of a library. It is made here, because neither library need be installed."""
+    """Return the transport class of a library.
+
+    The class is made here, because neither library need be installed.
+    """
     stream_class = _stream_class(library)
 
     class ScriptedTransport(library.AsyncBaseTransport, library.BaseTransport):  # type: ignore[misc]

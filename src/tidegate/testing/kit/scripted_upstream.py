@@ -28,7 +28,7 @@ class ScriptedRequest:
     method: str
     url: str
     headers: Mapping[str, str]
-    """By name in small letters."""
+    """The headers by name, in lower case."""
     content: bytes
     task_id: str | None
     """The task that made the call; None for a call outside a task."""
@@ -83,7 +83,7 @@ class ScriptedUpstream:
     def __init__(self, name: str = "scripted") -> None:
         self.name = name
         self.requests: list[ScriptedRequest] = []
-        """The calls that it received, in order."""
+        """The calls that the upstream received, in order."""
         self.fault: KitError | None = None
         """Why a call could not be answered; None if every call was."""
         self._script: deque[Make] = deque()
@@ -104,7 +104,7 @@ class ScriptedUpstream:
 
         Args:
             texts: The replies of as many calls.
-            times: How often they come, one after another; None: for all calls that follow.
+            times: How often the answers are given, one after another; None: to all calls that follow.
         """
         makers: list[Make] = [_replying(text) for text in texts]
         return self._add(makers, times)
@@ -122,7 +122,7 @@ class ScriptedUpstream:
             bodies: The answers of as many calls, sent as JSON. Each may be a function of the request.
             status: The HTTP status.
             headers: More headers.
-            times: How often they come, one after another; None: for all calls that follow.
+            times: How often the answers are given, one after another; None: to all calls that follow.
         """
         return self._add([_answering(body, status, dict(headers or {})) for body in bodies], times)
 
@@ -218,7 +218,8 @@ class ScriptedUpstream:
         """Return a transport for a client of `httpx2` or `httpx`, sync or async.
 
         Args:
-            library: The module of the client's library; None: `httpx2` if it is installed, else `httpx`.
+            library: The module of the client's library; None uses `httpx2` if it is installed, otherwise
+                `httpx`.
         """
         from tidegate.testing.kit.scripted_transport import make_transport
 
@@ -265,7 +266,10 @@ class ScriptedUpstream:
 
 
 def recorded_request(request: Any) -> ScriptedRequest:
-    """Return a request of either library as it is recorded. Its body must be read already."""
+    """Return a request of either library as it is recorded.
+
+    The request's body must already have been read.
+    """
     run = current_context()
     return ScriptedRequest(
         method=str(request.method),

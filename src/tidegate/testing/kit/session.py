@@ -82,7 +82,7 @@ class WorkSession:
         self.app = KitApplication(app, store, self._around)
         self.loop = asyncio.get_running_loop()
         self.is_open = False
-        """Whether its loop serves the sync calls of functions."""
+        """Whether the worker's loop serves the sync calls of functions."""
         self._store = store
         self._clock: KitClock = store.clock
         self._pool = pool
@@ -140,7 +140,7 @@ class WorkSession:
         """Run what is due now, and what becomes due while it runs.
 
         Raises:
-            NeverEndedError: It took longer than the limit.
+            NeverEndedError: The drain took longer than the limit.
         """
         while True:
             while await self._maintenance.promote():
@@ -160,7 +160,7 @@ class WorkSession:
         """Go from due moment to due moment until this one, and run what is due at each. Schedules tick.
 
         Raises:
-            NeverEndedError: It took longer than the limit.
+            NeverEndedError: The drain took longer than the limit.
         """
         await self.run_due()
         self._ticks_until = moment

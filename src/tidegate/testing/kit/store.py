@@ -48,7 +48,7 @@ class KitStore(SqliteStore):
     """The store of one test.
 
     Args:
-        path: The database file. It is created as a copy of an empty store.
+        path: The database file. The file is created as a copy of an empty store.
         clock: The test's clock.
         joins: Whether the application's own database is PostgreSQL, so that enqueues may join transactions.
     """
@@ -151,7 +151,7 @@ class KitStore(SqliteStore):
         return answers
 
     def _refuse_runs_of_other_tests(self) -> None:
-        """Refuse the tasks of a thread that an earlier test could not end.
+        """Refuse the tasks of a thread that could not be ended after an earlier test.
 
         Raises:
             UsageError: The calling code is part of a run of another test.

@@ -37,9 +37,10 @@ def enqueue_stored(
         function: The name of the task function: `app:summarize`.
         payload: Positional arguments in `a`, others by name in `k`, as JSON values.
         max_attempts: As in `using`.
-        timeout: As in `using`, in seconds.
+        timeout: The same option as in `using`, in seconds.
         tenant: As in `using`.
-        labels: As in `using`; also those that a schedule gave the task, so that `ctx.scheduled_for` has them.
+        labels: The same option as in `using`, plus the labels that a schedule gave the task, so that
+            `ctx.scheduled_for` has them.
 
     Raises:
         UnknownFunctionError: The application does not declare the function.

@@ -1,8 +1,8 @@
 """A simulated AI provider on loopback, with OpenAI's and Anthropic's interfaces, limits, faults and a ledger.
 
-For tests, the demo and benchmarks: it throttles, fails and bills as a real provider does. Its ledger shows
-whether anything was paid twice. uvicorn serves it. Needs the extra `testing`. Run it in its own process with
-`python -m tidegate.testing.provider`.
+For tests, the demo and benchmarks: it throttles, fails and bills as a real provider does. The provider's
+ledger shows whether any call was paid twice. uvicorn serves it. Needs the extra `testing`. Run it in its own
+process with `python -m tidegate.testing.provider`.
 """
 
 from __future__ import annotations

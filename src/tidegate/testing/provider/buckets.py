@@ -71,7 +71,7 @@ class RefillingBucket:
 
 @dataclass(frozen=True, slots=True)
 class LimitExceeded:
-    """Why a call was not let through."""
+    """Why the provider refused a call."""
 
     dimension: Dimension
     limit: int

@@ -28,7 +28,7 @@ _WORDS_AND_SPACES = re.compile(r"\S+\s*|\s+")
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What was generated for one prompt. It is rendered again for each call that gets it."""
+    """What was generated for one prompt. The completion is rendered again for each call that gets it."""
 
     created_at: int
     tokens_out: int = 0

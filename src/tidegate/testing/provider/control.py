@@ -1,6 +1,6 @@
 """The simulation's own routes under `/_sim/`: outages, settings, reset and the ledger's totals.
 
-They work during outages too, except while connections are refused.
+These routes work during outages too, except while connections are refused.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tidegate.testing.provider.refusals import Refusal, idempotency_key_reused
 class _CacheEntry:
     content_hash: str
     answer: asyncio.Future[Completion | None]
-    """None: the call was refused, and the key is free again."""
+    """None if the call was refused; the key is then free again."""
 
 
 class IdempotencyCache:

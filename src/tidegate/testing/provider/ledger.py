@@ -66,14 +66,14 @@ class ProviderCall:
     id: str
     """The `x-request-id` of its response."""
     received_at: float
-    """When its last byte arrived, in seconds since the epoch, UTC."""
+    """When the last byte of the request arrived, in seconds since the epoch, UTC."""
     method: str
     path: str
     model: str
     content_hash: str
     """SHA-256 of the model and the messages or input; empty if they could not be read."""
     idempotency_key: str
-    """Its `Idempotency-Key` header; empty if it had none."""
+    """The `Idempotency-Key` header of the call; empty if it had none."""
     status: int
     """HTTP status of the response; 0 without a response."""
     billed: bool

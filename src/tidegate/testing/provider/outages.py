@@ -22,9 +22,9 @@ class Outage:
     """One outage of a timetable."""
 
     start_seconds: float
-    """When it begins, in seconds from the server's start."""
+    """When the outage begins, in seconds from the server's start."""
     end_seconds: float
-    """When it ends, in seconds from the server's start; more than `start_seconds`."""
+    """When the outage ends, in seconds from the server's start; more than `start_seconds`."""
     kind: OutageKind = "503"
 
     def __post_init__(self) -> None:

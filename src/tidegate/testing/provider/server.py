@@ -34,8 +34,8 @@ class SimulatedProvider:
 
     Speaks OpenAI's chat and embeddings, and Anthropic's messages (whose SDK needs the `url` without `/v1`).
 
-    Use it with `async with`, or call `start` and `stop`. It may be stopped twice and started again. The
-    ledger stays readable after `stop`.
+    Use it with `async with`, or call `start` and `stop`. The server may be stopped twice and started again.
+    The ledger stays readable after `stop`.
 
     Args:
         settings: Limits, delays and faults; None for no limits, delays or faults.
@@ -124,7 +124,7 @@ class SimulatedProvider:
         await self.stop()
 
     async def begin_outage(self, kind: OutageKind, seconds: float | None = None) -> None:
-        """Start an outage now, before any planned one. It is active when this returns.
+        """Start an outage now, before any planned one. The outage is active when this call returns.
 
         Args:
             kind: The kind of outage; see `OutageKind`.

@@ -19,7 +19,7 @@ class Caller(ABC):
     style: ClassVar[str]
     """How statements name their parameters: `numbered`, `format` or `named`."""
     blocks: ClassVar[bool]
-    """Whether the connection blocks. Then `fetch` and `run` never suspend."""
+    """Whether the connection blocks. In that case `fetch` and `run` never suspend."""
 
     def __init__(self, conn: Any) -> None:
         self.conn = conn
