@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tidegate.domain.ids import id_or_none
 from tidegate.domain.readers import name_option
 from tidegate.domain.states import FINAL
 from tidegate.domain.text import counted
@@ -110,7 +111,7 @@ async def _known_id(store: Store, task_id: str) -> str:
     try:
         return await full_id(store, task_id)
     except TaskNotFoundError:
-        if len(task_id) != 36:
+        if id_or_none(task_id) is None:
             raise
         return task_id
 

@@ -36,3 +36,5 @@ async def _logging_errors(work: Coroutine[Any, Any, Any], name: str) -> None:
         await work
     except TidegateError as error:
         log.warning("%s ended early: %s", name, error)
+    except Exception:  # nothing awaits it
+        log.exception("%s failed", name)

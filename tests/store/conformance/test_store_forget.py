@@ -230,8 +230,9 @@ async def test_what_is_left_of_a_deleted_task_can_be_forgotten_by_its_full_id(
     assert (await forget(build.store, task_id=done)).tasks == 0
 
     assert await places_of(build, f"{CANARY}-succeeded") == []
-    with pytest.raises(TaskNotFoundError):
-        await forget(build.store, task_id="00000000")
+    for no_full_id in ("00000000", "z" * 8 + "-zzzz-zzzz-zzzz-" + "z" * 12):
+        with pytest.raises(TaskNotFoundError):
+            await forget(build.store, task_id=no_full_id)
 
 
 @pytest.mark.parametrize("state", [State.SCHEDULED, State.READY, State.RUNNING, State.RETRYING])
