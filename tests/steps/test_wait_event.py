@@ -41,6 +41,11 @@ async def two_events(ctx: Context) -> Any:
 
 
 @app.task
+async def one_key(ctx: Context) -> Any:
+    return [await ctx.wait_event("go", key="a"), await ctx.wait_event("go", key="a")]
+
+
+@app.task
 async def two_names(ctx: Context) -> Any:
     return await asyncio.gather(ctx.wait_event("left"), ctx.wait_event("right"))
 
@@ -149,6 +154,14 @@ def test_equal_waits_of_a_task_get_one_event_each(kit: Kit) -> None:
     app.send_event_sync("go", 2)
     kit.drain_sync()
     assert handle.result_sync(1) == [1, 2]
+
+
+def test_waits_with_one_key_are_the_same_wait(kit: Kit) -> None:
+    handle = one_key.enqueue_sync()
+    app.send_event_sync("go", 1)
+    app.send_event_sync("go", 2)
+    kit.drain_sync()
+    assert handle.result_sync(1) == [1, 1]
 
 
 def test_an_event_with_the_key_of_an_earlier_one_is_the_same(kit: Kit) -> None:

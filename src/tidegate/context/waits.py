@@ -58,8 +58,8 @@ class WaitMethods(StepMethods):
 
         Args:
             duration: How long: seconds, a timedelta, or text such as `2h`; at most 366 days.
-            key: Tells this sleep from the others of the task. Without one they are told apart by their
-                number, in the order in which the function comes to them.
+            key: Names this sleep: a sleep with the same key is the same sleep. Without one, the sleeps of a
+                task are distinguished by their number, in the order in which the function comes to them.
 
         Raises:
             TaskSuspended: The run ends for now. Let it pass.
@@ -76,7 +76,7 @@ class WaitMethods(StepMethods):
         async def wake_at() -> float:
             return self._store_now() + seconds
 
-        ends_at = self._run_clock_at(await self.step(_SLEEP, wake_at, key=key or _SLEEP))
+        ends_at = self._run_clock_at(await self.step(_SLEEP, wake_at, key=key))
         with self._steps().waits.waiting(Wait(ends_at, f"sleeps {format_duration(seconds)}")) as wait:
             await self._wait(wait)
 
@@ -88,7 +88,7 @@ class WaitMethods(StepMethods):
         if self._sleeps_in_process():
             time.sleep(seconds)
             return
-        wakes_at = self.step_sync(_SLEEP, lambda: self._store_now() + seconds, key=key or _SLEEP)
+        wakes_at = self.step_sync(_SLEEP, lambda: self._store_now() + seconds, key=key)
         why = f"sleeps {format_duration(seconds)}"
         with self._steps().waits.waiting(Wait(self._run_clock_at(wakes_at), why)) as wait:
             self._wait_sync(wait)
@@ -106,8 +106,9 @@ class WaitMethods(StepMethods):
         Args:
             name: The event's name, 1 to 200 characters.
             timeout: The longest wait, from its first begin: seconds, a timedelta, or text such as `2d`.
-            key: Tells this wait from the others of the task for this name. Without one they are told apart
-                by their number, in the order in which the function comes to them.
+            key: Names this wait: a wait for this name with the same key is the same wait. Without one, the
+                waits of a task for a name are distinguished by their number, in the order in which the
+                function comes to them.
 
         Raises:
             EventTimeoutError: The event did not come in time.
@@ -238,7 +239,7 @@ class WaitMethods(StepMethods):
             raise UsageError("ctx.wait_event was called inside a step", fix="wait between the steps")
         seconds = None if timeout is None else seconds_option("timeout", timeout, most=LONGEST_WAIT_SECONDS)
         steps = self._steps()
-        identity = steps.identify(f"event {name}", (key or "").encode())
+        identity = steps.identify(f"event {name}", (key or "").encode(), has_key=key is not None)
         return EventWait(steps.fence, identity, name, self.tenant, seconds)
 
     def _received(self, wait: EventWait, answer: WaitAnswer) -> Any:
