@@ -1,4 +1,4 @@
-"""What the commands share that pause queues and task functions."""
+"""Code that the commands for pauses of queues and task functions share."""
 
 from __future__ import annotations
 

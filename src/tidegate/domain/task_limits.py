@@ -1,4 +1,7 @@
-"""The two time limits of a whole task, over all its runs. Both end the task with the reason `deadline`."""
+"""The two time limits of a whole task, over all its runs.
+
+Both limits end the task with the reason `deadline`.
+"""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from tidegate.policy.drain import EMPTY, Drain, DrainChannel, DrainKind, DrainWo
 from tidegate.policy.drain_constraints import CONSTRAINTS, Bound, per_minute
 
 BUSY_SECONDS = 60.0
-"""A queue whose oldest runnable task has waited this long was never empty in the last minute. So what it
-finished in that minute is what it can finish."""
+"""A queue whose oldest runnable task has waited this long was never empty in the last minute. So the number
+that the queue finished in that minute is what it can finish."""
 STUCK_SECONDS = 600.0
 """A queue is stuck if a task has waited this long and no task of the queue finished or ran meanwhile."""
 _MEASURED_SHARE = 0.8

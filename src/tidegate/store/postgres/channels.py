@@ -1,8 +1,8 @@
 """Channels with ready tasks, and the rank from which each has tasks.
 
 While any transaction holds an old snapshot, the index keeps the entries of claimed tasks, and each scan reads
-all of them again. So after a costly scan, the scans of the next second start at the first task that it found.
-Tasks that appear below such a bound, or in a new channel, wait for the next full scan.
+all of them again. So after a costly scan, the scans of the next second start at the first task that this scan
+found. Tasks that appear below such a bound, or in a new channel, wait for the next full scan.
 """
 
 from __future__ import annotations

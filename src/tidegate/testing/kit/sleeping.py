@@ -1,4 +1,4 @@
-"""Lets `time.sleep` in a plain task function pass time by the loop of the drain, which jumps over it."""
+"""Makes `time.sleep` in a plain task function wait on the clock of the drain, which jumps over the sleep."""
 
 from __future__ import annotations
 
