@@ -55,6 +55,46 @@ def test_doubts_are_listed_and_shown_with_what_to_ask_the_provider(workspace):
     assert "its run ended without an answer" in shown
 
 
+def test_other_commands_point_at_open_doubts(workspace):
+    task_id = letter(workspace, "draw")
+    assert "may have been processed" not in workspace.run("status").stdout
+    workspace.run("doubts", "ls")
+    assert (
+        "1 call may have been processed without an answer: tidegate doubts ls"
+        in workspace.run("status").stdout
+    )
+    assert workspace.json("status")["open_doubts"] == 1
+    assert "tidegate_open_doubts 1" in workspace.run("metrics").stdout
+    why = workspace.run("tasks", "why", task_id).stdout
+    assert (
+        f"1 call may have been processed, and a person must decide: tidegate doubts ls --task {task_id}"
+        in why
+    )
+
+
+def test_a_task_is_shown_with_its_steps_and_results_only_on_demand(workspace):
+    task_id = letter(workspace, "draw", "mail")
+    workspace.run("doubts", "ls")
+    workspace.run("doubts", "resolve", "1", "--accept", '"private"')
+
+    text = workspace.run("tasks", "show", task_id).stdout
+    shown = workspace.json("tasks", "show", task_id)["steps"]
+    with_results = workspace.json("tasks", "show", task_id, "--args")["steps"]
+
+    assert [line.split()[:3] for line in text.splitlines() if line.startswith(("STEP", "draw", "mail"))] == [
+        ["STEP", "STATE", "RUN"],
+        ["draw", "done", "1"],
+        ["mail", "open", "1"],
+    ]
+    assert "private" not in text + str(shown)
+    assert [(step["name"], step["state"], step["size"]) for step in shown] == [
+        ("draw", "done", 9),
+        ("mail", "open", 0),
+    ]
+    assert [step.get("result") for step in with_results] == ["private", None]
+    assert '"private"' in workspace.run("tasks", "show", task_id, "--args").stdout
+
+
 def test_a_list_without_doubts_says_so(workspace):
     assert "no doubt matches" in workspace.run("doubts", "ls").stderr
 

@@ -26,6 +26,7 @@ UNITS = {
     MetricKind.GAUGE: (
         "_seconds",
         "_tasks",
+        "_doubts",
         "_slots",
         "_busy",
         "_info",

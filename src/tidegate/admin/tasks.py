@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Iterable, Mapping
 from typing import TypedDict, Unpack
 
+from tidegate.admin.doubt_values import StepStatus, step_status
 from tidegate.admin.source import AdminSource
 from tidegate.admin.values import WaitExplanation
 from tidegate.domain.readers import require_names, whole_option, wrong
@@ -95,6 +96,20 @@ class TaskAdmin:
     def explain_sync(self, task_id: str) -> WaitExplanation:
         """Same as `explain`, from sync code."""
         return run_sync(self.explain(task_id))
+
+    async def steps(self, task_id: str) -> builtins.list[StepStatus]:
+        """Return the recorded steps of a task, in the order in which they were first begun.
+
+        Raises:
+            TaskNotFoundError: No such task.
+        """
+        store = await self._source.opened_store()
+        rows = await store.read_steps(await full_id(store, task_id), with_data=False)
+        return [step_status(row) for row in rows]
+
+    def steps_sync(self, task_id: str) -> builtins.list[StepStatus]:
+        """Same as `steps`, from sync code."""
+        return run_sync(self.steps(task_id))
 
     async def cancel(
         self, task_ids: TaskIds, why: str = "", *, force: bool = False

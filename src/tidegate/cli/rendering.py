@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from tidegate.cli.formatting import format_ago, format_duration, format_since, moment, printable
+from tidegate.cli.formatting import (
+    format_ago,
+    format_duration,
+    format_since,
+    format_size,
+    moment,
+    printable,
+)
 from tidegate.cli.output import jsonable, print_facts, print_json, result_json, stored_json, style
 from tidegate.cli.table import print_table
 from tidegate.domain.states import FINAL, State
@@ -18,6 +26,7 @@ from tidegate.errors import DataRemovedError
 from tidegate.policy.explain import HOLDERS
 from tidegate.store.protocol import Store
 from tidegate.store.rows import DeadLetterRow, HistoryRow, TaskRow
+from tidegate.store.step_rows import StepRow
 
 _RESULT_CHARACTERS = 200
 """How much of a result is shown without `--args`."""
@@ -138,9 +147,11 @@ async def show_task(store: Store, row: TaskRow, *, with_args: bool, as_json: boo
         as_json: Whether to print one JSON object.
     """
     history = await store.get_history(row.id)
+    steps = await store.read_steps(row.id, with_data=with_args)
     private = await _private(store, row) if with_args else {}
     if as_json:
-        print_json(task_json(row) | {"history": jsonable(history)} | jsonable(private))
+        shown = {"history": jsonable(history), "steps": [_step_json(step) for step in steps]}
+        print_json(task_json(row) | shown | jsonable(private))
         return
     private = private or await _result(store, row)
     print_facts(_facts(row))
@@ -148,6 +159,9 @@ async def show_task(store: Store, row: TaskRow, *, with_args: bool, as_json: boo
         text = printable(_compact(value))
         click.echo(f"{name}  {text if with_args else _cut(text)}")
     click.echo()
+    if steps:
+        _print_steps(steps)
+        click.echo()
     _print_history(history)
 
 
@@ -236,6 +250,37 @@ def _usage(used: UsageTotals | None) -> str:
 def _tokens(total: int, parts: Mapping[str, int]) -> str:
     shown = ", ".join(f"{tokens:,} {name}" for name, tokens in parts.items() if tokens)
     return f"{total:,} tokens" + (f" ({shown})" if shown else "")
+
+
+def _step_json(step: StepRow) -> dict[str, Any]:
+    fields: dict[str, Any] = jsonable(replace(step, data=None))
+    del fields["data"], fields["codec"], fields["arguments"]
+    return fields if step.data is None else fields | {"result": result_json(step.data, step.codec)}
+
+
+def _print_steps(steps: Sequence[StepRow]) -> None:
+    """Print the recorded steps of a task as a table; with results if they were read."""
+    results = [
+        "" if step.data is None else _cut(_compact(result_json(step.data, step.codec))) for step in steps
+    ]
+    print_table(
+        ["STEP", "STATE", "RUN", "BEGUN", "TOOK", "SIZE", *(["RESULT"] if any(results) else [])],
+        [
+            [
+                step.name,
+                step.state,
+                step.run,
+                moment(step.begun_at),
+                format_duration(None if step.ended_at is None else max(0.0, step.ended_at - step.begun_at)),
+                format_size(step.size),
+                *([printable(result)] if any(results) else []),
+            ]
+            for step, result in zip(steps, results, strict=True)
+        ],
+        numbers=["RUN", "TOOK", "SIZE"],
+        optional=["SIZE", "TOOK", "BEGUN"],
+        shorten=["STEP", "RESULT"],
+    )
 
 
 def _print_history(history: Sequence[HistoryRow]) -> None:

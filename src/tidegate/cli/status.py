@@ -37,6 +37,7 @@ _COUNTS = ("ready", "paced", "blocked", "running", "retrying", "scheduled", "sus
 _OPTIONAL_COUNTS = ("SUSPENDED", "SCHEDULED", "RETRYING", "DEAD", "BLOCKED", "PACED", "OLDEST")
 """The columns that a narrow terminal leaves out; columns without any value are left out first."""
 _MOST_WAITS = 20
+_MOST_DOUBTS = 1_000
 
 
 @click.command()
@@ -63,7 +64,11 @@ async def _show(location: StoreLocation, watch: bool, as_json: bool) -> None:
             if watch and not as_json:
                 click.clear()
                 warn_if_moved(location.url, destination)
-            print_json(overview_json(overview) | {"moved_to": destination}) if as_json else _print(overview)
+            doubts = len(await store.list_doubts(limit=_MOST_DOUBTS))
+            if as_json:
+                print_json(overview_json(overview) | {"open_doubts": doubts, "moved_to": destination})
+            else:
+                _print(overview, doubts)
             if not watch:
                 return
             await asyncio.sleep(_WATCH_SECONDS)
@@ -89,7 +94,7 @@ def overview_json(overview: OverviewRow) -> dict[str, Any]:
     }
 
 
-def _print(overview: OverviewRow) -> None:
+def _print(overview: OverviewRow, doubts: int) -> None:
     print_queues(overview.queues, overview.at)
     for pause in overview.pauses:
         if pause.kind is PauseKind.FUNCTION:
@@ -100,6 +105,10 @@ def _print(overview: OverviewRow) -> None:
         click.echo()
     _print_workers(overview)
     _print_controls(overview)
+    if doubts:
+        more = " or more" if doubts >= _MOST_DOUBTS else ""
+        count = f"{counted(doubts, 'call')}{more} may have been processed without an answer"
+        click.echo(style(f"{count}: tidegate doubts ls", "yellow"))
     click.echo(f"\nat {moment(overview.at)}")
 
 

@@ -220,6 +220,9 @@ SCHEDULE_UNFIRED = _counter(
 
 # --- about this program ----------------------------------------------------------------------------------
 
+OPEN_DOUBTS = _gauge(
+    "open_doubts", "Calls that were sent and have no definite answer, and about which nobody has decided."
+)
 BUILD_INFO = _gauge("build_info", "1, with the version of Tidegate that serves the metrics.", "version")
 
 METRICS: tuple[Metric, ...] = (
@@ -259,6 +262,7 @@ METRICS: tuple[Metric, ...] = (
     SCHEDULE_LAST,
     SCHEDULE_LAST_SUCCESS,
     SCHEDULE_UNFIRED,
+    OPEN_DOUBTS,
     BUILD_INFO,
 )
 """All metrics, in the order in which they are written."""

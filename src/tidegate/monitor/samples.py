@@ -56,6 +56,7 @@ def samples_of(reading: Reading) -> Iterator[Sample]:
     for pool, decision in reading.scaling.items():
         yield Sample(catalogue.POOL_DESIRED_WORKERS, (pool,), decision.workers)
         yield Sample(catalogue.POOL_DESIRED_SLOTS, (pool,), decision.slots)
+    yield Sample(catalogue.OPEN_DOUBTS, (), reading.stored.open_doubts)
     yield Sample(catalogue.BUILD_INFO, (__version__,), 1)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from tidegate.domain.ids import id_or_none
 from tidegate.domain.states import State
+from tidegate.domain.text import counted
 from tidegate.errors import TaskNotFoundError, WrongStateError
 from tidegate.limits.pauses import Pauses
 from tidegate.operations.bulk import IMMEDIATE_IDS, redrive_ids, require_declared
@@ -116,6 +117,11 @@ async def explain(store: Store, row: TaskRow, own: Collection[str]) -> list[str]
         row: The row of the task.
         own: The functions that the caller's application declares.
     """
+    if row.state is State.DEAD and (waiting_for := await store.count_open_doubts([row.id])):
+        count = counted(waiting_for[row.id], "call")
+        return [
+            f"{count} may have been processed, and a person must decide: tidegate doubts ls --task {row.id}"
+        ]
     upstream = next((found for found in await store.list_upstreams() if found.name == row.upstream), None)
     waiting = WaitingTask(
         state=row.state,

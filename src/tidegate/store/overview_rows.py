@@ -52,3 +52,5 @@ class MonitoringRow:
     totals: TotalCounts
     work: Work
     """The tasks that workers run or could run, for autoscaling."""
+    open_doubts: int = 0
+    """How many calls are in doubt."""

@@ -89,6 +89,7 @@ async def get_monitoring(db: Session) -> MonitoringRow:
         await schedules.list_last_successes(once),
         await totals.get_totals(once),
         await work_counts.get_work(once),
+        await once.value(once.sql("doubts")["count_all_open"]),
     )
 
 

@@ -137,6 +137,11 @@ WHERE task_id = ANY ($1::uuid[])
     AND on_doubt = 'ask'
 GROUP BY task_id
 
+-- name: count_all_open
+SELECT count(*)
+FROM /*schema*/doubt
+WHERE state = 'open'
+
 -- name: lock
 -- The steps are locked before the entries are read.
 -- 1 ids of entries as a JSON array, 2 tenant or NULL

@@ -122,6 +122,11 @@ WHERE task_id IN (SELECT value FROM carray(?1))
     AND on_doubt = 'ask'
 GROUP BY task_id
 
+-- name: count_all_open
+SELECT count(*)
+FROM doubt
+WHERE state = 'open'
+
 -- name: lock
 -- Nothing needs to be locked here: writers take turns.
 -- 1 ids of entries as a JSON array, 2 tenant or NULL

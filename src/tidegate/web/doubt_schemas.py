@@ -1,0 +1,123 @@
+"""Types of the bodies about steps and doubts, and how the store's rows fill them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Literal
+
+import msgspec
+
+from tidegate.store.step_rows import DoubtRow, StepRow
+
+
+class StepOut(msgspec.Struct):
+    """A recorded step of a task."""
+
+    name: str
+    key: str
+    """Its identity within the task."""
+    state: str
+    """`open` (begun, without a recorded answer), `done`, `failed` or `rejected`."""
+    run: int
+    """The run that began it last, or whose result it has."""
+    begun_at: float
+    """When it was begun last."""
+    ended_at: float | None
+    size: int
+    """The bytes of its result."""
+    upstream: str
+    """The upstream that it called; empty if that is unknown."""
+
+
+class StepsOut(msgspec.Struct):
+    """The recorded steps of a task, in the order in which they were first begun. Results are not shown."""
+
+    steps: list[StepOut]
+
+
+class DoubtOut(msgspec.Struct):
+    """A call that was sent and had no definite answer."""
+
+    doubt_id: int
+    task_id: str
+    function: str
+    queue: str
+    tenant: str | None
+    step: str
+    """The name of the step that made it."""
+    key: str
+    """The identity of the step within its task."""
+    run: int
+    """The run that made it."""
+    attempt: int
+    """How often that run had begun the step."""
+    state: str
+    """`open`, `repeated`, `reconciled`, `answered`, `paid_twice`, `accepted` or `rejected`."""
+    on_doubt: str
+    """What its step does in doubt: `repeat`, `ask` or `reconcile`."""
+    cause: str
+    """Why it is in doubt."""
+    upstream: str
+    """The upstream that it called; empty if that is unknown."""
+    request_id: str
+    """What the provider calls the request; empty if it did not say."""
+    sent_at: float
+    """When its step was begun."""
+    found_at: float
+    resolved_at: float | None
+    resolved_by: str
+    """Who decided; empty if nobody did."""
+    note: str
+
+
+class DoubtPage(msgspec.Struct):
+    """Doubts, the oldest first."""
+
+    doubts: list[DoubtOut]
+    next: int | None
+    """The `after` of the next page; null on the last one."""
+
+
+class ResolveDoubtRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What becomes of a call in doubt."""
+
+    decision: Literal["repeat", "accept", "fail"]
+    """`repeat`: do the step again. `accept`: `result` is its result. `fail`: never do it again."""
+    result: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    """With `accept`: the result of the step, any JSON value."""
+    note: str = ""
+    """Why; kept with the decision."""
+
+
+class DoubtResolvedOut(msgspec.Struct):
+    """A decision, and what became of the task."""
+
+    doubt_id: int
+    status: str
+    """`done`, also if the same decision was made before."""
+    task_id: str
+    resumed: bool
+    """The task was a dead letter for its doubts, and was redriven."""
+    waits_for: int
+    """How many other calls of the task wait for a decision."""
+
+
+def to_step_out(row: StepRow) -> StepOut:
+    """Return the response body of a step."""
+    return StepOut(
+        name=row.name,
+        key=row.key,
+        state=str(row.state),
+        run=row.run,
+        begun_at=row.begun_at,
+        ended_at=row.ended_at,
+        size=row.size,
+        upstream=row.upstream,
+    )
+
+
+def to_doubt_out(row: DoubtRow) -> DoubtOut:
+    """Return the response body of a doubt."""
+    fields = asdict(row)
+    fields |= {"doubt_id": fields.pop("id"), "tenant": row.tenant or None}
+    return DoubtOut(**fields | {"state": str(row.state), "on_doubt": str(row.on_doubt)})
