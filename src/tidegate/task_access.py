@@ -26,7 +26,10 @@ class TaskAccess:
         return Handle(task_id, self._core, functools.partial(load_result, Shape()))
 
     def map_handle(self, map_id: str) -> MapHandle[Any]:
-        """Return a handle on a map. Its results are plain JSON, because no annotation names their type."""
+        """Return a handle on a map.
+
+        The results of such a handle are plain JSON, because no annotation names their type.
+        """
         from tidegate.codec import Shape, load_result
 
         return MapHandle(map_id, self._core, functools.partial(load_result, Shape()))

@@ -15,7 +15,7 @@ class Doubt:
     """A call that was sent and had no definite answer."""
 
     id: int
-    """Its number in the ledger."""
+    """The number of the entry in the ledger."""
     task_id: str
     function: str
     queue: str
@@ -50,7 +50,7 @@ class StepStatus:
 
     name: str
     key: str
-    """Its identity within the task."""
+    """The identity of the step within its task."""
     state: StepState
     run: int
     """The run that began it last, or whose result it has."""

@@ -109,7 +109,7 @@ class OperationAdmin:
     async def undo(self, operation_id: str, *, by: str = "") -> Operation:
         """Stop a redrive, and turn the letters that have not started back into dead letters.
 
-        Their failures, counters, queue, arguments and age are as before.
+        The letters' failures, counters, queue, arguments and age are as before.
 
         Raises:
             NotAcceptedError: The operation is a purge, or all of its letters have started.

@@ -52,7 +52,7 @@ class QueueAdmin:
         restarts. A second pause changes nothing.
 
         Args:
-            queue: The name of the queue. It need not have tasks yet.
+            queue: The name of the queue. The queue need not have tasks yet.
             why: The reason, shown wherever the pause is shown.
             by: Who pauses it; None: the user of this process.
 
@@ -190,7 +190,7 @@ class WorkerAdmin:
     ) -> dict[str, str | None]:
         """Let a worker, or one of its processes, claim no more tasks; return the replies.
 
-        It finishes running tasks and stays up. A worker stays quiet until it is resumed, even after a
+        The worker finishes running tasks and stays up. A worker stays quiet until it is resumed, even after a
         restart; a single process stays quiet until it ends.
 
         Args:

@@ -46,7 +46,7 @@ def _by() -> str:
 class ScheduleAdmin:
     """List, add, edit, pause, run and preview schedules.
 
-    Schedules declared in code are changed in the code. They can be paused, resumed and run here.
+    Schedules declared in code are changed in the code. Such schedules can be paused, resumed and run here.
     """
 
     def __init__(self, source: AdminSource) -> None:
@@ -142,7 +142,7 @@ class ScheduleAdmin:
         /,
         **settings: Unpack[ScheduleSettings],
     ) -> ScheduleStatus:
-        """Store a schedule. Its first tick is the next one from now.
+        """Store a schedule. The first tick of the schedule is the next one from now.
 
         Adding the same schedule again changes nothing. A schedule copies the queue and the other settings
         that the function has now. After a deploy that changes these settings, edit the schedule.
@@ -221,7 +221,7 @@ class ScheduleAdmin:
         return run_sync(self.edit(schedule, when, **settings))
 
     async def remove(self, name: str) -> None:
-        """Delete a schedule. Its tasks and the record of its ticks stay.
+        """Delete a schedule. The tasks of the schedule and the record of its ticks are kept.
 
         Raises:
             UnknownScheduleError: No schedule has that name.

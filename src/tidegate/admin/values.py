@@ -94,7 +94,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One dead task. Its arguments may be private and are left out."""
+    """One dead task. The task's arguments may be private and are left out."""
 
     task_id: str
     function: str
@@ -154,7 +154,7 @@ class UpstreamStatus:
     limits: Mapping[str, float]
     """The limits that are set, by the names of the parameters of `app.upstream(…)`."""
     limits_set_by_person: tuple[str, ...]
-    """The limits that a person has set. They override the code until they follow it again."""
+    """The limits that a person has set. Such limits override the code until they follow it again."""
     provider_limits: tuple[ProviderLimit, ...]
     in_flight: int
     """How many calls are in flight: each run counts as one; further parallel calls and calls outside runs are

@@ -178,7 +178,7 @@ class Core(HookLists):
 
         Raises:
             OptionError: The name cannot work.
-            ConfigError: It is taken by another function.
+            ConfigError: The name is taken by another function.
         """
         name_option("name", spec.name)
         known = self.functions.get(spec.name)
@@ -223,7 +223,7 @@ class Core(HookLists):
     def reference(self) -> str:
         """Return `module:attribute`, the name by which workers import the application, as far as known here.
 
-        It is looked for in the module that made the application. Without such an attribute, it is `app`.
+        The application is looked for in the module that made it. Without such an attribute, it is `app`.
         """
         attributes = dict(vars(sys.modules.get(self._made_in, sys)))
         names = [
@@ -334,7 +334,7 @@ class Core(HookLists):
         """Have OpenTelemetry subscribe to the events, if it is used here. Safe to repeat.
 
         Raises:
-            ConfigError: It is to be used always, and is not installed.
+            ConfigError: OpenTelemetry is to be used always, but is not installed.
         """
         if self._sender.tracer is None and is_used(self.config.telemetry.opentelemetry):
             with self._process_lock():

@@ -4,8 +4,8 @@ The store keeps the gates, and `limits/` holds the rules by which the gates chan
 
 The path of one call, and where each step is decided:
 
-1. `transport/transport.py` (an SDK's call) or `manual_call.py` (any other client's) starts it. `requests.py`
-   fills in the `PermitRequest` from the running task.
+1. `transport/transport.py` (for an SDK) or `manual_call.py` (for any other client) starts the call.
+   `requests.py` fills in the `PermitRequest` from the running task.
 2. `permit_source.py`, `GatePermitSource.acquire`, grants the permit. It waits for a slot, which the store
    grants with `limits.admission.take_call_slot`, and chooses an API key (`keys.py`). `wait_queue.py` holds
    the calls of this process that wait for a place in flight.

@@ -98,7 +98,7 @@ class GatePermit:
         return None if self.key is None else self.key.secret()
 
     def new_record(self) -> PermitRecord:
-        """Return a new permit record for the store. Its lease covers the call's time limit."""
+        """Return a new permit record for the store. The record's lease covers the call's time limit."""
         record = PermitRecord(uuid.uuid4().hex, self._seconds)
         self.permit_ids.append(record.permit_id)
         return record

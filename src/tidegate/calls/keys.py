@@ -1,6 +1,7 @@
 """Key rings: several API keys of one upstream, each with its own limits and gate.
 
-Secrets are read from the environment or a file when they are needed. They are never stored, logged or shown.
+Secrets are read from the environment or a file when they are needed. Secrets are never stored, logged or
+shown.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class LimitReporter:
         self._clock = clock
         self._rng = rng
         self._lock = threading.Lock()
-        """The lock for the fields that several threads use. It is never held across an await."""
+        """The lock for the fields that several threads use. The lock is never held across an await."""
         self._known: dict[str, tuple[LearnedLimit, ...]] = {}
         self._written: dict[tuple[str, Dimension], LearnedLimit] = {}
         self._unwritten: dict[tuple[str, Dimension], _Observation] = {}

@@ -1,4 +1,7 @@
-"""A call that the application makes with any client. It gets a permit, which is settled, and a time limit."""
+"""A call that the application makes with any client.
+
+Such a call gets a permit, which is settled, and a time limit.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tidegate.domain.usage import HeaderLimit
 
 
 class Permit(Protocol):
-    """The right to make one call. It has a lease: if it is neither settled nor released, it expires."""
+    """The right to make one call. A permit has a lease: if it is neither settled nor released, it expires."""
 
     @property
     def api_key(self) -> str | None:

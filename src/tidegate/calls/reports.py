@@ -26,7 +26,7 @@ _log = logging.getLogger("tidegate.calls")
 
 DEFAULT_PARK_SECONDS = 0.5
 """How long this process itself refuses calls if the server named no wait; after that the store's gate refuses
-them. It is shorter than the time between two probes, so that no probe is refused here."""
+them. This time is shorter than the time between two probes, so that no probe is refused here."""
 SUCCESS_REPORT_SECONDS = 1.0
 """The least time between two reports of success to the store, which reset the gate's count of failures."""
 

@@ -60,7 +60,10 @@ SHORT_HELPS: Mapping[str, str] = {
 
 
 class Program(click.Group):
-    """The group of all commands. It imports a command on first use and turns errors into exit codes."""
+    """The group of all commands.
+
+    The group imports a command on first use and turns errors into exit codes.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order in which the help lists them."""

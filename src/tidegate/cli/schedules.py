@@ -331,7 +331,10 @@ def run_command(name: str, location: StoreLocation, as_json: bool) -> None:
 @location_options
 @json_option
 def remove_command(name: str, location: StoreLocation, as_json: bool) -> None:
-    """Delete a schedule that a person added. Its tasks and the record of its ticks stay."""
+    """Delete a schedule that a person added.
+
+    The tasks of the schedule and the record of its ticks are kept.
+    """
 
     async def remove(store: Store) -> None:
         await remove_schedule(store, name, by=_by())

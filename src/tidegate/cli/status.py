@@ -50,9 +50,9 @@ def command(watch: bool, location: StoreLocation, as_json: bool) -> None:
     READY tasks start as soon as a worker has a free slot. PACED tasks wait for a rate, token or in-flight
     limit. BLOCKED tasks cannot run: they are paused, their upstream is parked, or no live worker runs them.
     The lines below the table show the reasons, and what is paused. DRAINS IN is the expected time until the
-    ready and paced tasks are done. It depends on the slots of the workers, the limits of the upstreams and
-    the tasks that arrive: "unknown" without any history, "never" if more tasks arrive than finish, or none
-    finish. `tidegate why QUEUE` explains the estimate.
+    ready and paced tasks are done. The time depends on the slots of the workers, the limits of the upstreams
+    and the tasks that arrive: "unknown" without any history, "never" if more tasks arrive than finish, or
+    none finish. `tidegate why QUEUE` explains the estimate.
     """
     run(_show(location, watch, as_json))
 

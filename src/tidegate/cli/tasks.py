@@ -251,7 +251,7 @@ def print_answers(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_js
 def exit_code_of(answers: Iterable[StrEnum]) -> int:
     """Return the exit code for these results.
 
-    It is 4 if any id was refused, otherwise 3 if any was unknown, otherwise 0.
+    The code is 4 if any id was refused, otherwise 3 if any was unknown, otherwise 0.
     """
     given = set(answers)
     if given & {ActionStatus.REFUSED, CancelStatus.FINISHED}:

@@ -101,7 +101,7 @@ class Context(WaitMethods):
     def scheduled_for(self) -> datetime | None:
         """The planned moment of the tick that enqueued this task, in UTC; None if no schedule did.
 
-        The task may start later: after an outage, or behind other tasks. Its work is for this moment.
+        The task may start later: after an outage, or behind other tasks. The task works for this moment.
         """
         text = self.labels.get(SCHEDULED_FOR_LABEL)
         return None if text is None else datetime.fromisoformat(text)

@@ -1,6 +1,7 @@
 """The summary of the dead tasks of one day, compared with the day before.
 
-It names functions, reasons, error classes and frames, but no messages of errors, which may be private.
+The summary names functions, reasons, error classes and frames, but no messages of errors, which may be
+private.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Suspended:
     wait_keys: tuple[str, ...] = ()
     """The waits for events of the run. If one is over already, the task wakes at once."""
     child_ids: tuple[str, ...] = ()
-    """Tasks that it waits for. It wakes when none of them can still run."""
+    """Tasks that it waits for. The task wakes when none of these tasks can still run."""
     calls: CallSummary = NO_CALLS
 
 

@@ -87,7 +87,7 @@ class RunStarted(RunEvent, frozen=True, kw_only=True):
 
 
 class RunFinished(RunEvent, frozen=True, kw_only=True):
-    """A run has ended. Its outcome is decided and about to be written.
+    """A run has ended. The outcome of the run is decided and about to be written.
 
     A run that ends before its function starts, for example at its deadline, has no `RunStarted`.
     """
@@ -110,7 +110,9 @@ class RunFinished(RunEvent, frozen=True, kw_only=True):
 
 
 class TaskDied(RunEvent, frozen=True, kw_only=True):
-    """A task became a dead letter after a run of this process. It follows the `RunFinished` of that run.
+    """A task became a dead letter after a run of this process.
+
+    This event follows the `RunFinished` of that run.
 
     There is no such event for a task that maintenance ends, because its worker was lost too often or its
     deadline passed while it waited. Use `on_final` to learn of every end.

@@ -1,7 +1,7 @@
 """Decides which tasks a claim may start and when, and whether a single call may start.
 
-A `GateCheck` wraps a gate's row during one transaction. It charges each admitted task at once, and the claim
-writes the resulting row. `take_call_slot` does the same for one call that no claim has charged.
+A `GateCheck` wraps a gate's row during one transaction. The check charges each admitted task at once, and the
+claim writes the resulting row. `take_call_slot` does the same for one call that no claim has charged.
 """
 
 from __future__ import annotations

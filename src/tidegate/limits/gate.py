@@ -46,7 +46,7 @@ MAX_REFUSED_TASKS = 16
 ones."""
 LONE_LIMITS = 2
 """If one task has met this many rate limits, and calls of other tasks succeeded after each, its next rate
-limit counts as a fault of that task alone. Its request may be larger than the limit, for example."""
+limit counts as a fault of that task alone. The task's request may be larger than the limit, for example."""
 PARK_JITTER = 0.1
 """The largest random share by which a park is lengthened, so that workers do not all start at the same
 time."""
@@ -328,7 +328,10 @@ def _probe_timeout(gate: Gate, now: float) -> float:
 
 
 def slow_start_share(gate: Gate, limits: Limits, now: float) -> float:
-    """Return the share of its rate that an upstream may use now. It is below 1 only during a slow start."""
+    """Return the share of its rate that an upstream may use now.
+
+    The share is below 1 only during a slow start.
+    """
     if gate.slow_start_at is None or limits.slow_start_seconds <= 0:
         return 1.0
     part = max(0.0, now - gate.slow_start_at) / limits.slow_start_seconds

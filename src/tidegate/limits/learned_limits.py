@@ -98,7 +98,8 @@ def with_learned_rates(limits: Limits, gate: Gate, now: float, *, of_runs: bool 
 def windows_above_observed(limits: Limits, learned: Iterable[LearnedLimit]) -> list[tuple[Window, float]]:
     """Return the windows that allow more requests than the limit in the headers, each with that limit.
 
-    Many providers do not state the window of their limit. It is taken to be a minute, as most document it.
+    Many providers do not state the window of their limit. Such a window is taken to be a minute, as most
+    providers document it.
     """
     return [
         (window, limit.limit)

@@ -110,7 +110,10 @@ class Promotion:
         return probe_at is not None and self._now - probe_at >= UNCLAIMED_SECONDS
 
     def reopened(self) -> dict[str, float]:
-        """Return when each flowing upstream last opened. Its retries may leave before their time."""
+        """Return when each flowing upstream last opened.
+
+        The upstream's retries may leave before their time.
+        """
         return {
             name: gate.last_opened_at
             for name, gate in self._gates.items()

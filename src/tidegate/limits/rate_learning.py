@@ -2,8 +2,8 @@
 
 Each 429 halves the learned rate; the first one halves the rate of recent successes. The rate then doubles
 every minute, and after ten minutes it is forgotten. So the rate swings around the real limit, with a few 429s
-a minute instead of a burst whenever the gate opens. It is computed from the time of the last 429, so its
-growth needs no write.
+a minute instead of a burst whenever the gate opens. The rate is computed from the time of the last 429, so
+its growth needs no write.
 """
 
 from __future__ import annotations

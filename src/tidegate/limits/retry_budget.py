@@ -69,7 +69,7 @@ class RetryBudget:
     """The budget of one gate during one promotion: admits retries and charges them.
 
     Args:
-        row: The gate's row. It must have a budget.
+        row: The gate's row. The row must have a budget.
         now: The current time by the store's clock.
     """
 

@@ -13,9 +13,9 @@ class GateKind(StrEnum):
 
     UPSTREAM = "upstream"
     FUNCTION = "function"
-    """A task function with a rate limit. Its gate always flows; only the limit applies."""
+    """A task function with a rate limit. The gate of a function always flows; only the limit applies."""
     SYSTEM = "system"
-    """All tasks together. Its gate holds the retry budget of the whole system."""
+    """All tasks together. The gate of the system holds the retry budget of the whole system."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ class GateState(StrEnum):
 
 
 class ParkedBy(StrEnum):
-    """Who or what parked a gate. This decides how it opens."""
+    """Who or what parked a gate. This decides how the gate opens."""
 
     SERVER = "server"
     """The server named a wait. The gate opens by itself when the wait is over."""
@@ -30,7 +30,8 @@ class ParkedBy(StrEnum):
     ACCOUNT = "account"
     """A key is missing or the account has no money. A person must open the gate."""
     PERSON = "person"
-    """A person parked it. It opens at the time the person named, if any, or when a person opens it."""
+    """A person parked it. The gate opens at the time that the person named, if any, or when a person opens
+    it."""
 
 
 @dataclass(frozen=True, slots=True)

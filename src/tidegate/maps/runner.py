@@ -104,7 +104,10 @@ async def cancel_some(store: Store, map_id: str, why: str, *, after: int = -1) -
 
 
 def _callback(row: MapRow, counts: MapCounts, now: float) -> NewTask | None:
-    """Return the task that follows a map; None if none does. Its key makes it one task."""
+    """Return the task that follows a map; None if none does.
+
+    The key of the callback makes sure that there is only one.
+    """
     hook = row.on_complete
     if hook is None:
         return None

@@ -78,7 +78,7 @@ def accept(result: Any) -> Decision:
         result: JSON values.
 
     Raises:
-        ArgumentsError: It cannot be stored as the result of a step.
+        ArgumentsError: The value cannot be stored as the result of a step.
     """
     return Decision(DoubtAnswer.ACCEPT, encode(result, path="the accepted result"))
 
@@ -94,7 +94,7 @@ class DoubtReport:
     waiting: Mapping[str, int] = field(default_factory=dict)
     """How many other calls of a task wait for a decision."""
     dead: Sequence[str] = ()
-    """The tasks that died of something else. They stay dead letters until somebody redrives them."""
+    """The tasks that died of something else. The tasks stay dead letters until somebody redrives them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,9 @@ async def resolve(store: Store, fingerprint: str, *, by: str, note: str = "") ->
 async def mute(
     store: Store, fingerprint: str, *, by: str, note: str = "", duration: Seconds | None = None
 ) -> str:
-    """Mute a group for a time or for ever, and return its fingerprint. Its deaths are still counted.
+    """Mute a group for a time or for ever, and return its fingerprint.
+
+    Deaths of a muted group are still counted.
 
     Raises:
         OptionError: There is no such group, or the duration is invalid.

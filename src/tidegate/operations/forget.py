@@ -101,7 +101,7 @@ async def forget(
 def _digest(tenant: str) -> str:
     """Return the digest that stands for a forgotten tenant in the audit log.
 
-    It can be computed from the name.
+    The digest can be computed from the name.
     """
     return f"sha256:{hashlib.sha256(tenant.encode()).hexdigest()[:16]}"
 

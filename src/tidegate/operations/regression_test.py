@@ -1,6 +1,6 @@
 """Writes a dead letter as a test: in this pytest, a task with the same arguments fails in the same way.
 
-The test uses `tidegate.testing`. It passes while the fault exists, and fails once the fault is fixed.
+The test uses `tidegate.testing`. The test passes while the fault exists, and fails once the fault is fixed.
 """
 
 from __future__ import annotations

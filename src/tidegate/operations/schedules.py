@@ -36,7 +36,7 @@ async def find_schedule(store: Store, name: str) -> ScheduleRow:
 async def add_schedule(
     store: Store, name: str, rule: ScheduleRule, task: ScheduledTask, *, by: str = ""
 ) -> ScheduleRow:
-    """Store a person's schedule. Its first tick is the next one from now.
+    """Store a person's schedule. The first tick of the schedule is the next one from now.
 
     Safe to repeat with an equal schedule.
 

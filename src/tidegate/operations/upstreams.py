@@ -60,8 +60,8 @@ async def set_limits(
         changes: New values by the limits' public names; None removes a limit. New values override the code
             until the limit follows the code again.
         follow_code: Limits that follow the code again.
-        declared: The limits in the code; None if they are not known here. Then the values stay until a worker
-            starts.
+        declared: The limits in the code; None if they are not known here. In that case the values stay until
+            a worker starts.
 
     Raises:
         OptionError: There is no such limit, or a value is invalid.

@@ -31,7 +31,9 @@ class Change:
 
 
 async def quiet(store: Store, name: str, *, by: str, why: str = "") -> Change:
-    """Let a worker, or one of its processes, claim no more tasks. It finishes running tasks and stays up.
+    """Let a worker, or one of its processes, claim no more tasks.
+
+    The worker finishes running tasks and stays up.
 
     If `name` is a worker's name, the worker stays quiet until it is resumed, even after a restart. If it is
     the id of a process, that process is quiet until it ends.

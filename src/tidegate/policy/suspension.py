@@ -28,7 +28,7 @@ def suspend(
         delay_seconds: The time until it wakes; None: until something else wakes it.
         why: What the task waits for, as text for people.
         time_left: The time until its limits.
-        wait_keys: Its waits for events.
+        wait_keys: The task's waits for events.
         child_ids: The tasks that it waits for.
         calls: The calls that the run made.
     """

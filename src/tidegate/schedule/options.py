@@ -114,7 +114,7 @@ def _when(when: str) -> tuple[str, int]:
 
 
 def schedule_name_option(option: str, name: str) -> str:
-    """Return a checked name of a schedule. It must not contain a slash, because it is part of a URL.
+    """Return a checked name of a schedule. The name must not contain a slash, because it is part of a URL.
 
     Raises:
         OptionError: The text cannot be a schedule's name.

@@ -252,4 +252,4 @@ def _result_shape(function: Any) -> Shape:
 
 
 _shapes: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
-"""By function. They keep no closure alive."""
+"""The shapes of results, by function. The weak keys keep no closure alive."""

@@ -68,7 +68,7 @@ class RunSteps:
         Args:
             name: The step's name.
             fingerprint: Its arguments, or its explicit key.
-            has_key: Whether it has an explicit key. Then it is the same step each time.
+            has_key: Whether it has an explicit key. A step with a key is the same step each time.
         """
         digest = step_digest(name, fingerprint)
         if has_key:
@@ -80,7 +80,8 @@ class RunSteps:
     def recorded(self, key: str, name: str) -> StepRow | None:
         """Return what is recorded of a step that the run has come to; None if nothing is.
 
-        Its result is not kept here any longer, so that a run holds only the results that it has not met.
+        The step's result is not kept afterwards, so that a run holds only results that it has not come to
+        yet.
         """
         with self._lock:
             assert self._recorded is not None

@@ -33,7 +33,7 @@ async def declared_functions(store: Store, own: Iterable[str] = ()) -> frozenset
 
     Args:
         store: Has the manifests that workers saved.
-        own: Functions of the caller's application. No worker with them may have run yet.
+        own: Functions of the caller's application. Perhaps no worker with these functions has run yet.
     """
     manifests = await store.load_manifests()
     return frozenset(own).union(*(manifest.get("functions", ()) for manifest in manifests.values()))

@@ -91,13 +91,15 @@ class RedriveSettings:
     keeps_attempts: bool = False
     """Whether the charged attempts still count. If not, all counters start from zero."""
     repeats_doubts: bool = False
-    """Whether letters are sent whose calls may have been processed. Their open doubts become `repeated`."""
+    """Whether letters are sent whose calls may have been processed. The open doubts of these letters become
+    `repeated`."""
     stop_above: float = 0.2
     """The operation stops when a larger share of its first attempts fail."""
     canary_seconds: float = 600.0
     """How long the first attempts of the canary may take, from the moment its first letter is sent."""
     functions: tuple[str, ...] = ()
-    """Functions that the person's application declares. No worker with them may have run yet."""
+    """Functions that the person's application declares. Perhaps no worker with these functions has run
+    yet."""
 
 
 @dataclass(frozen=True, slots=True)

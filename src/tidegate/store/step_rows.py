@@ -36,7 +36,7 @@ class BeginStatus(StrEnum):
     IN_DOUBT = "in_doubt"
     """An earlier run may have done it, and its `on_doubt` is `ask` or `reconcile`. Nothing was begun."""
     REJECTED = "rejected"
-    """A person decided that it must not be done again."""
+    """A person decided that the step must not be done again."""
     FENCED = "fenced"
     """The run is no longer the task's current one. Nothing was written."""
 

@@ -120,7 +120,7 @@ class ProtectedRouter:
     def public_route(
         self, path: str, responses: Mapping[int, ResponseSpec], *, media_type: str = "application/json"
     ) -> Callable[[Endpoint], Endpoint]:
-        """Register a GET route that needs no token. It must not reveal anything about tasks."""
+        """Register a GET route that needs no token. Such a route must not reveal anything about tasks."""
 
         def register(endpoint: Endpoint) -> Endpoint:
             self.open_paths.add(path)

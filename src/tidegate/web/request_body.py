@@ -42,7 +42,7 @@ async def read_json(
     items: int | None = None,
     values: int | None = None,
 ) -> T:
-    """Return the JSON body of a request. Its size and depth are checked before it is parsed.
+    """Return the JSON body of a request. The size and depth of the body are checked before it is parsed.
 
     Args:
         request: The request.

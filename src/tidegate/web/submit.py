@@ -58,7 +58,7 @@ class Submitter:
         key: str | None = None,
         trace: Mapping[str, str] = MappingProxyType({}),
     ) -> NewTask:
-        """Return the task that a request describes. Its tenant is always the principal's.
+        """Return the task that a request describes. The tenant of the task is always the principal's.
 
         Args:
             requested: The body of the request.
@@ -84,7 +84,7 @@ class Submitter:
     def prepare_map(
         self, requested: MapRequest, principal: Principal, key: str | None, trace: Mapping[str, str]
     ) -> PreparedMap:
-        """Return the checked items of a map. Its tenant is always the principal's.
+        """Return the checked items of a map. The tenant of the task is always the principal's.
 
         Raises:
             Problem: The map cannot be enqueued, or not by this principal.

@@ -21,7 +21,9 @@ Message = dict[str, Any]
 
 
 class ControlConnection:
-    """One end of the connection. It receives in its own thread, so a blocked event loop delays nothing.
+    """One end of the connection.
+
+    The connection receives in its own thread, so a blocked event loop delays nothing.
 
     Args:
         sock: Our end of the socket pair.

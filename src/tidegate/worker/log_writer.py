@@ -31,7 +31,7 @@ class LogLineWriter:
     A forked child has no writer thread, so the caller of `put` writes there.
 
     Args:
-        descriptor: The file descriptor. It may block, fail or be closed.
+        descriptor: The file descriptor. The descriptor may block, fail or be closed.
         dropped: Returns the line that reports how many lines were dropped.
         patience: Seconds that `put` may wait until a line is written, for a process that may end suddenly.
             After a wait that timed out, `put` does not wait again until all lines are written.

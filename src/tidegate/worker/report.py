@@ -1,4 +1,7 @@
-"""The log messages about runs and leases. They never contain arguments or results, which may hold secrets."""
+"""The log messages about runs and leases.
+
+The messages never contain arguments or results, which may hold secrets.
+"""
 
 from __future__ import annotations
 

@@ -56,12 +56,12 @@ class Pool:
     poll_interval: float
     """Seconds between polls for work when no notification comes; 0.005 to 3600."""
     memory_limit: int | None
-    """Bytes, or text such as `2GiB`, that each process may use together with the processes it started. It
-    applies separately to the pool process with its `async def` tasks and to each child process. A process
-    above the limit is killed, and the crash is recorded with the memory it used."""
+    """Bytes, or text such as `2GiB`, that each process may use together with the processes it started. The
+    limit applies separately to the pool process with its `async def` tasks and to each child process. A
+    process above the limit is killed, and the crash is recorded with the memory it used."""
     memory_soft_limit: int | None
-    """A process that uses more bytes than this is replaced after its current tasks. It must be less than
-    `memory_limit`."""
+    """A process that uses more bytes than this is replaced after its current tasks. The soft limit must be
+    less than `memory_limit`."""
     gpus: tuple[int | str, ...]
     """Devices by number or UUID, such as `[0, 1]`, assigned in turn: each child process sees one, by
     `CUDA_VISIBLE_DEVICES`."""

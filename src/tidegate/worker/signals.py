@@ -27,8 +27,8 @@ handler."""
 _HANDLED = (*STOP, RELEASE, RELOAD, *FORWARDED)
 _SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
 _SHELL_ENDED = signal.SIGALRM
-"""The signal that the kernel sends when the shell ends. It is not SIGTERM, because a second SIGTERM has its
-own meaning."""
+"""The signal that the kernel sends when the shell ends. The signal is not SIGTERM, because a second SIGTERM
+has its own meaning."""
 _PR_SET_PDEATHSIG = 1
 
 

@@ -1,6 +1,6 @@
 """Adds the API key, the idempotency key and the time limits to a request before it is sent.
 
-It handles the requests of `httpx2` and `httpx` by duck typing and imports neither library.
+This module handles the requests of `httpx2` and `httpx` by duck typing and imports neither library.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ _equal_calls: WeakKeyDictionary[Context, Counter[str]] = WeakKeyDictionary()
 
 
 def idempotency_key(method: str, url: str, body: bytes | None) -> str:
-    """Return the idempotency key of this call. It is the same when the task runs again and repeats the call.
+    """Return the idempotency key of this call.
+
+    The key is the same when the task runs again and repeats the call.
 
     Equal calls of one run are numbered, so each has its own key. Outside a task, and for content that cannot
     be read, the key is random: two different uploads must never share a key.

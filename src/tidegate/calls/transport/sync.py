@@ -40,7 +40,7 @@ class SyncTransport:
     """Handles the requests of sync clients. Any thread may use it, except one that runs an event loop.
 
     Args:
-        core: The asynchronous transport. It is used on the bridge's loop only.
+        core: The asynchronous transport. The transport is used on the bridge's loop only.
         library: The HTTP library of the clients.
     """
 
@@ -49,10 +49,10 @@ class SyncTransport:
         self._library = library
 
     def handle_request(self, request: Any) -> Any:
-        """Return the response to a request. Its stream can be read without an event loop.
+        """Return the response to a request. The response's stream can be read without an event loop.
 
         Raises:
-            UsageError: It was called inside an event loop.
+            UsageError: The method was called inside an event loop.
             TaskStopped: The run was asked to stop during the call.
         """
         _check_no_loop()

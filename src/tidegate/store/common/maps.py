@@ -1,4 +1,7 @@
-"""Maps: many tasks that were enqueued as one. Their counts are derived from the states of the tasks."""
+"""Maps: many tasks that were enqueued as one.
+
+The counts of maps are derived from the states of their tasks.
+"""
 
 from __future__ import annotations
 

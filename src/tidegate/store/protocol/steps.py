@@ -104,8 +104,8 @@ class Steps(Protocol):
     ) -> list[DecidedLetter]:
         """Return dead letters that died of a doubt and none of whose doubts waits for a person any more.
 
-        They are to be redriven. Letters that were redriven since the last decision, and died again, are left
-        out.
+        Such letters are to be redriven. Letters that were redriven since the last decision, and died again,
+        are left out.
 
         Args:
             task_ids: Only these tasks, without a limit.

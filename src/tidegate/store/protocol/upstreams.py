@@ -65,8 +65,9 @@ class Upstreams(Protocol):
     ) -> CallSlot:
         """Charge one call that no claim charged: a run's second call, or a call outside any task.
 
-        If the slot is granted, the call may start after the slot's wait. If not, nothing is charged. An
-        unknown upstream has no limits. Not safe to repeat: if the result is lost, the slot is lost too.
+        If the slot is granted, the call may start after the slot's wait. If the slot is refused, nothing is
+        charged. An unknown upstream has no limits. Not safe to repeat: if the result is lost, the slot is
+        lost too.
 
         Args:
             upstream: The upstream's name, or the name of a key's gate.
@@ -91,7 +92,7 @@ class Upstreams(Protocol):
 
         Args:
             upstream: The upstream's name, or the name of a key's gate.
-            is_good: Whether the upstream answered, so that the gate opens. If not, the next call may probe.
+            is_good: Whether the upstream answered, so that the gate opens. Otherwise the next call may probe.
             seconds: How many seconds ago the probe began.
         """
 

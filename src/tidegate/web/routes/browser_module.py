@@ -12,7 +12,8 @@ from tidegate.web.api_context import ApiContext
 from tidegate.web.protected_routes import ProtectedRouter, ResponseSpec
 
 MODULE = "/api/v1/tidegate.js"
-"""The path of the module. It is public: it contains no data, and a page's `import` cannot send a token."""
+"""The path of the module. The module is public: it contains no data, and a page's `import` cannot send a
+token."""
 
 FILE = Path(__file__).parents[1] / "static" / "tidegate.js"
 

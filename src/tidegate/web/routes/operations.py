@@ -114,7 +114,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     async def start_purge(request: Request) -> Response:
         """Start to delete the dead letters that match, with their arguments and history. It has no undo.
 
-        It runs in this server: if the server ends meanwhile, the operation stops a minute later.
+        The purge runs in this server: if the server ends meanwhile, the operation stops a minute later.
         """
         asked = await context.read_body(request, PurgeRequest)
         return await _start_purge(context, principal_of(request), asked)

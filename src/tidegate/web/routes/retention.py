@@ -22,7 +22,10 @@ _FOR_ADMINS = AccessRule(ADMINS, all_tenants=True)
 
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
-    """Register the routes. They concern the files of all tenants, so no token of one tenant may use them."""
+    """Register the routes.
+
+    These routes concern the files of all tenants, so no token of one tenant may use them.
+    """
 
     @api.route(
         "GET",

@@ -111,7 +111,10 @@ def _add_changes(api: ProtectedRouter, context: ApiContext) -> None:
 
     @api.route("POST", "/api/v1/schedules", _MAY_CHANGE, body=ScheduleRequest, responses=_ONE)
     async def add_schedule(request: Request) -> Response:
-        """Add a schedule. Its first tick is the next one from now. Adding it again changes nothing."""
+        """Add a schedule. The first tick of the schedule is the next one from now.
+
+        Adding it again changes nothing.
+        """
         asked = await context.read_body(request, ScheduleRequest)
         function = context.core.function(asked.task)
         given = _settings(asked)
@@ -143,7 +146,10 @@ def _add_changes(api: ProtectedRouter, context: ApiContext) -> None:
 
     @api.route("DELETE", "/api/v1/schedules/{name}", _MAY_CHANGE, responses={204: ResponseSpec("Removed")})
     async def remove_schedule(request: Request, name: Name) -> Response:
-        """Remove a schedule that a person added. Its tasks and the record of its ticks stay."""
+        """Remove a schedule that a person added.
+
+        The tasks of the schedule and the record of its ticks are kept.
+        """
         await operations.remove_schedule(await context.store(), name)
         await context.audit.record_action(principal_of(request), "schedule removed", [(name, "done")])
         return Response(status_code=204)
@@ -173,7 +179,7 @@ def _add_actions(api: ProtectedRouter, context: ApiContext) -> None:
     async def run_schedule(request: Request, name: Name) -> Response:
         """Enqueue the task of a schedule now, even if the schedule is paused.
 
-        Its next tick stays the same.
+        The next tick of the schedule stays the same.
         """
         task = await operations.run_schedule(await context.store(), name, context.core.next_id)
         await context.audit.record_action(principal_of(request), "schedule run", [(name, task.id)])

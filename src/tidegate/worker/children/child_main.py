@@ -1,6 +1,6 @@
 """A child process: imports the application and runs one function at a time, in its main thread.
 
-It does not use leases or the store. It ends at once when its pool process is gone.
+A child process does not use leases or the store. It ends at once when its pool process is gone.
 """
 
 from __future__ import annotations

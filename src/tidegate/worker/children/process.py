@@ -54,7 +54,7 @@ class NoChildAvailable(Exception):  # noqa: N818 - as above
 
 
 class ChildProcess:
-    """One child process. It stays warm and runs one function at a time.
+    """One child process. A child process stays warm and runs one function at a time.
 
     Args:
         application: `module:attribute` that the process imports.

@@ -1,6 +1,6 @@
 """Finds and kills a process and all its descendants, also those that moved into their own session.
 
-They are found through /proc on Linux; elsewhere only the process group is known.
+Descendants are found through /proc on Linux; elsewhere only the process group is known.
 """
 
 from __future__ import annotations

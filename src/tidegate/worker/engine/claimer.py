@@ -1,8 +1,8 @@
 """Claims tasks from the store: one poll per pool process, never more tasks than free slots.
 
 A function that runs in a child process needs one that is ready. Too few may be ready, for example because
-child processes keep dying. Then tasks for child processes are claimed separately, at most one for each
-process that is ready or starting. The other tasks stay in the queue, and the slots go to tasks that can
+child processes keep dying. In that case tasks for child processes are claimed separately, at most one for
+each process that is ready or starting. The other tasks stay in the queue, and the slots go to tasks that can
 start.
 """
 

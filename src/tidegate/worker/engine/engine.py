@@ -1,7 +1,7 @@
 """The core of a pool process: claims tasks, runs them, writes their outcomes.
 
-It does not handle signals, start pool processes or renew leases. Time comes from the running loop; ids and
-randomness are passed in. So the same engine runs in seeded simulations with virtual time.
+The engine does not handle signals, start pool processes or renew leases. Time comes from the running loop;
+ids and randomness are passed in. So the same engine runs in seeded simulations with virtual time.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ MAX_STARTED_PER_TURN = 32
 
 KILLED_SECONDS = 5.0
 """How long to wait until a killed child process is gone. The kernel may be unable to end it, for example
-while a network file system hangs. Its run is closed anyway."""
+while a network file system hangs. The run of that process is closed anyway."""
 
 OnFinished = Callable[[TaskRun, Outcome | None], None]
 """A callback for each run and its outcome. The outcome is None if the lease was lost and nothing may be
@@ -91,8 +91,8 @@ class Executor:
         self._on_unhealthy = on_unhealthy
         self._other_code = other_code
         self.base_context = contextvars.Context()
-        """The context that each run starts with a copy of. It holds nothing of the worker's caller or of
-        other runs."""
+        """The context that each run starts with a copy of. This context contains nothing of the worker's
+        caller or of other runs."""
         self._threads = DaemonThreadPool("tidegate-function")
         self._loop = asyncio.get_running_loop()
         self._clock = self._loop.time

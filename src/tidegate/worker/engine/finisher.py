@@ -35,8 +35,8 @@ class Finisher:
         store: Where they are written.
         rng: For the pauses while the store is unreachable.
         on_lost: Called with each run that this worker no longer owns, so that its function is stopped.
-        before_write: Awaited before each write of outcomes. It writes data that the store refuses once the
-            outcome is written, such as chunks.
+        before_write: Awaited before each write of outcomes. This function writes data that the store refuses
+            once the outcome is written, such as chunks.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """A pool process: a new interpreter that imports the application and runs one engine.
 
-It does not renew its lease; the supervisor does that, as long as this process answers. It ignores signals
-meant for the process group. When the supervisor dies, it releases its tasks and ends within seconds.
+The process does not renew its lease; the supervisor does that, as long as the process answers. The process
+ignores signals meant for the process group. When the supervisor dies, it releases its tasks and ends within
+seconds.
 """
 
 from __future__ import annotations

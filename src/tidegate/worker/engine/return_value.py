@@ -1,7 +1,7 @@
 """Handles the return value of a task function: awaits it, refuses what is no result, encodes the result.
 
-A plain function may return a coroutine, for example a sync wrapper around an `async def`. Its work has not
-been done yet; if the run counted as succeeded, the work would be silently lost.
+A plain function may return a coroutine, for example a sync wrapper around an `async def`. The work of that
+coroutine has not been done yet; if the run counted as succeeded, the work would be silently lost.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def await_value(returned: object) -> object:
     """Return a function's result; await its return value on this loop as long as it is awaitable.
 
     Raises:
-        UnusableResult: It cannot be a result: a generator, a future of another loop, a task handle.
+        UnusableResult: The value cannot be a result: a generator, a future of another loop, a task handle.
         BaseException: What the awaited work raised.
     """
     for _ in range(_MAX_AWAIT_DEPTH):

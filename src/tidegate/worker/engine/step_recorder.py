@@ -31,7 +31,7 @@ Pending = list[tuple[Q, "Future[A]"]]
 
 
 class StepRecorder:
-    """The `StepPort` of all runs of a pool process. Its methods may be called from any thread.
+    """The `StepPort` of all runs of a pool process. The methods of this class may be called from any thread.
 
     Args:
         store: Where steps are recorded.
@@ -57,7 +57,7 @@ class StepRecorder:
         return self._take(self._begins, begin)
 
     def end(self, end: StepEnd) -> Future[EndedStep]:
-        """Record how a step ended. It is written even if its run has ended meanwhile."""
+        """Record how a step ended. The record is written even if its run has ended meanwhile."""
         return self._take(self._ends, end)
 
     def read(self, task_id: str) -> Future[list[StepRow]]:
@@ -130,7 +130,7 @@ class StepRecorder:
         calling.add_done_callback(self._calls.discard)
 
     async def _write(self) -> None:
-        """Write what was taken until nothing is left. It tries until the store has answered."""
+        """Write what was taken until nothing is left. The recorder tries until the store has answered."""
         while self._begins or self._ends:
             with self._lock:
                 begins = _first(self._begins, lambda begin: 0)

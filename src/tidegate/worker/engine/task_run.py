@@ -48,7 +48,7 @@ class RunOptions(NamedTuple):
 
 
 class TaskRun:
-    """The state of one run while it lasts. It is finished exactly once.
+    """The state of one run while it lasts. A run is finished exactly once.
 
     Raises:
         ValueError: A time limit of the task is not a number, so the run could never be stopped.

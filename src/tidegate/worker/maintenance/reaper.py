@@ -21,14 +21,14 @@ class Reaper:
 
     After an outage of the store, the sleep of a laptop or a jump of the clock, every lease has run out while
     most workers are alive. So workers get time to send a heartbeat first. A reaper retires a worker only if
-    its own passes ran without a gap for as long as the lease, and it saw no heartbeat for nearly as long. It
-    measures both by its own monotonic clock, so a jump of the store's clock cannot retire living workers.
-    Each pass starts with a write. While the store accepts only reads, heartbeats wait and every worker looks
-    silent. The write of the pass waits too, and the delayed pass counts as a gap.
+    its own passes ran without a gap for as long as the lease, and it saw no heartbeat for nearly as long. The
+    reaper measures both by its own monotonic clock, so a jump of the store's clock cannot retire living
+    workers. Each pass starts with a write. While the store accepts only reads, heartbeats wait and every
+    worker looks silent. The write of the pass waits too, and the delayed pass counts as a gap.
 
     In a fleet whose machines die often, no reaper may live for a full lease. Such a reaper uses the store's
-    record of all reapers' passes: they ran without a gap for a lease, and no heartbeat came in that time. It
-    uses that record only for workers whose row has not changed since its own passes began.
+    record of all reapers' passes: they ran without a gap for a lease, and no heartbeat came in that time. The
+    reaper uses that record only for workers whose row has not changed since its own passes began.
 
     After a longer silence a worker is retired even if its lease has not run out: if the clock was set back,
     the lease of a dead worker ends far in the future.

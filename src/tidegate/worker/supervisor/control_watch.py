@@ -1,6 +1,6 @@
 """Applies the orders to one worker: reads them once a second, passes them on, reports what was applied.
 
-It also records which version of the code each process has loaded.
+The watch also records which version of the code each process has loaded.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class PoolProcess:
         self._request(beat=good_until)
 
     def set(self, wanted: WantedSettings) -> None:
-        """Send the process the requested settings. It confirms once they are applied."""
+        """Send the process the requested settings. The process confirms once they are applied."""
         self.wanted = wanted
         self.concurrency = wanted.concurrency or self.pool.concurrency
         self._sent_settings += 1

@@ -20,7 +20,7 @@ class StatusReporter:
         kind: `worker` or `scheduler`.
         name: The service's name.
         get_health: Returns the current health.
-        is_progressing: Returns whether the service's work goes on. If not, the watchdog of systemd gets no
+        is_progressing: Returns whether the service's work goes on. Otherwise the watchdog of systemd gets no
             message and restarts the service.
     """
 

@@ -60,7 +60,10 @@ EXIT_KILLED = 1
 
 
 class Supervisor:
-    """Keeps the pool processes of one worker command running. It takes the arguments of `run_worker`."""
+    """Keeps the pool processes of one worker command running.
+
+    The supervisor takes the arguments of `run_worker`.
+    """
 
     _store: Store
     _pools: PoolProcesses
@@ -179,7 +182,7 @@ class Supervisor:
     async def _warn_of_unserved(self, wanted: tuple[Pool, ...]) -> None:
         """Log problems that affect this worker.
 
-        It runs in its own asyncio task because it counts all ready tasks.
+        The check runs in its own asyncio task because it counts all ready tasks.
         """
         await log_connections(self._store, self._name, sum(pool.processes for pool in wanted))
         configured = (*wanted, *self._manifest.pools)

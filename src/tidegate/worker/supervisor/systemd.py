@@ -18,8 +18,8 @@ class SystemdNotifier:
     """Sends messages to systemd's notify socket. Without a socket, every method does nothing.
 
     Args:
-        environment: Its variables name the socket and the watchdog. These variables are removed, so that
-            processes started from here cannot notify systemd in our name.
+        environment: The variables of the environment name the socket and the watchdog. These variables are
+            removed, so that processes started from here cannot notify systemd in our name.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
