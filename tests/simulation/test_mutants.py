@@ -12,9 +12,12 @@ SEEDS = 40
 
 
 def seeds_until_caught(mutant: Mutant) -> int:
-    others = (seed for seed in range(SEEDS) if seed != mutant.first_seed)
-    for tried, seed in enumerate([mutant.first_seed, *others], 1):
-        if simulate(SimulationPlan(seed, faults=mutant.faults)).broken & mutant.caught_by:
+    first, faults = mutant.first_seed, mutant.faults
+    others = [seed for seed in range(SEEDS - 1) if seed != first]
+    plans = [SimulationPlan(first, tasks=12, leases=5.0, faults=faults)]
+    plans += [SimulationPlan(seed, faults=faults) for seed in (first, *others)]
+    for tried, plan in enumerate(plans[:SEEDS], 1):
+        if simulate(plan).broken & mutant.caught_by:
             return tried
     pytest.fail(f"{mutant.name} was not caught within {SEEDS} seeds")
 
@@ -32,7 +35,7 @@ def test_the_simulation_catches_the_rarer_bugs_too(mutant: Mutant, monkeypatch: 
     assert seeds_until_caught(mutant) <= SEEDS
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_without_a_seeded_bug_the_same_seeds_are_clean(seed: int) -> None:
     for faults in sorted({mutant.faults for mutant in MUTANTS if mutant.is_quick}, key=sorted):
         assert simulate(SimulationPlan(seed, tasks=12, leases=5.0, faults=faults)).violations == ()
