@@ -326,7 +326,8 @@ class _BackgroundLoop:
             self._app.retention,
             rng=self._rng,
             clock=clock,
-            on_retired=scratch.remove_for_lost_worker,
+            # It removes in a thread, which takes real time: simulated time would differ in each run.
+            on_retired=scratch.remove_for_lost_worker if self._thread is not None else None,
             alerts=self._alerts,
             kind="embedded worker",
         )
