@@ -9,6 +9,7 @@ searches for fixed strings. No pattern backtracks further than a constant distan
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -27,16 +28,18 @@ MARGIN = 4_096
 _QUOTE = r"(?:\\{0,4}[\"'`])"
 
 
+@functools.cache
 def _bounded(hint: str, pattern: str) -> re.Pattern[str]:
-    """Return the pattern at the start of a word. Search is fast if the pattern begins with its hint."""
+    """Return the pattern at the start of a word. Search is fast if the pattern begins with its hint.
+
+    Compiled when a text has the hint: to compile them all would delay each start of a process.
+    """
     literal = re.escape(hint)
     for beginning in (hint, literal):
         if pattern.startswith(beginning):
             return re.compile(rf"{literal}(?<![A-Za-z0-9]{literal}){pattern[len(beginning) :]}")
     return re.compile(rf"(?<![A-Za-z0-9])(?:{pattern})")
 
-
-_TOKENS = tuple((hint, _bounded(hint, pattern)) for hint, pattern in PREFIXED)
 
 _PEM_BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END = re.compile(r"-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----")
@@ -110,9 +113,9 @@ def redact(text: str) -> str:
     if "://" in text:
         text = _USERINFO.sub(rf"\1{STARS}@", text)
         text = _USER_ALONE.sub(_user_alone, text)
-    for hint, pattern in _TOKENS:
+    for hint, pattern in PREFIXED:
         if hint in text:
-            text = pattern.sub(_token, text)
+            text = _bounded(hint, pattern).sub(_token, text)
     if "-u" in text and ":" in text:
         text = _COMMAND.sub(rf"\1{STARS}", text)
     lowered = text.lower()
