@@ -217,12 +217,13 @@ class ConfiguredTaskFunction(Generic[P, R]):
         given = {
             "key": self._fields.get("key"),
             "unique": "unique_seconds" in self._fields,
+            "after": self._fields.get("after"),
             "conn": self._conn,
         }
         for option, value in given.items():
             if value:
                 raise OptionError(
-                    f"using({option}=…) with map: it names one task, or one transaction",
+                    f"using({option}=…) with map: it is for single tasks",
                     fix='a key of the whole map: f.map(items, key="…")',
                     option=option,
                     value=value,
@@ -318,11 +319,15 @@ class ConfiguredTaskFunction(Generic[P, R]):
             return NewTask(id=self._enqueuer.next_id(), args=data, **self._fields)
         function = self._spec.name
         fingerprint = sha256(function.encode() + self._signature.fingerprint(data)).digest()
+        unique = f"{function}:{fingerprint.hex()}" if "unique_seconds" in self._fields else None
+        if after := self._fields.get("after"):
+            waits = " ".join([*sorted(after), self._fields.get("on_parent_failure", "")])
+            fingerprint = sha256(fingerprint + waits.encode()).digest()
         return NewTask(
             id=self._enqueuer.next_id(),
             args=data,
             fingerprint=fingerprint,
-            unique=f"{function}:{fingerprint.hex()}" if "unique_seconds" in self._fields else None,
+            unique=unique,
             **self._fields,
         )
 

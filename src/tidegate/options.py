@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypedDict
 
 from tidegate.domain.final_hook import FinalHook
+from tidegate.domain.ids import TaskReference, id_or_none
 from tidegate.domain.readers import (
     Deadline,
     Seconds,
     attempts_option,
+    choice_option,
     instant_option,
     key_option,
     limit_option,
@@ -81,9 +83,18 @@ class EnqueueOptions(TypedDict, total=False):
     OpenTelemetry's current span, else that of the task that enqueues it. An invalid one is ignored."""
     tracestate: str | None
     """The HTTP header of that name, which belongs to `traceparent`."""
+    after: Iterable[TaskReference | str] | TaskReference | str | None
+    """Handles or ids of tasks that must succeed before this one may run; it is `held` until then."""
+    on_failure: str | None
+    """What happens if one of them dies or is cancelled: `wait` (the default) until it is redriven, `cancel`
+    this task, or `run` it all the same."""
     on_final: FinalFunction | None
     """A task function that gets a `FinalState` when the task succeeds, dies or is cancelled. The hook's task
     is enqueued in the transaction of that state."""
+
+
+MOST_PARENTS = 1_000
+"""A task may wait for this many others."""
 
 
 class MapSettings(TypedDict, total=False):
@@ -115,6 +126,28 @@ def read_map_settings(given: MapSettings) -> dict[str, Any]:
         "max_failures": None if most is None else whole_option("max_failures", most, least=0),
         "on_complete": None if callback is None else final_hook_option("on_complete", callback, "MapEnd"),
     }
+
+
+def after_option(option: str, value: object) -> tuple[str, ...]:
+    """Return the ids of the tasks to wait for: handles or ids, one or several."""
+    given = [value] if isinstance(value, TaskReference | str) else value
+    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping):
+        raise wrong(option, value, "give handles of tasks, or their ids: after=[first, second]")
+    found = []
+    for each in given:
+        text = each.id if isinstance(each, TaskReference) else each
+        task_id = id_or_none(text) if isinstance(text, str) else None
+        if task_id is None:
+            raise wrong(option, each, "give handles of tasks, or their full ids: after=[first, second]")
+        found.append(task_id)
+    if len(found) > MOST_PARENTS:
+        raise OptionError(
+            f"{option} names {len(found):,} tasks",
+            fix=f"wait for {MOST_PARENTS:,} at most; for more, use a map with on_complete",
+            option=option,
+            value=len(found),
+        )
+    return tuple(dict.fromkeys(found))
 
 
 def priority_option(option: str, value: Priority | str) -> Priority:
@@ -237,6 +270,12 @@ ENQUEUE_OPTIONS: Mapping[str, EnqueueOption] = {
     "labels": EnqueueOption("labels", _labels, ("labels",)),
     "traceparent": EnqueueOption("labels", lambda name, text: {TRACEPARENT_LABEL: _header(name, text)}),
     "tracestate": EnqueueOption("labels", lambda name, text: {TRACESTATE_LABEL: _header(name, text)}),
+    "after": EnqueueOption("after", after_option, ("after",)),
+    "on_failure": EnqueueOption(
+        "on_parent_failure",
+        lambda name, value: choice_option(name, value, ("wait", "cancel", "run")),
+        ("on_failure",),
+    ),
     "on_final": EnqueueOption("on_final", final_hook_option, ("on_final",)),
 }
 """Every option of an enqueue. A new one needs a row here and a field in `EnqueueOptions`.
@@ -273,10 +312,30 @@ def read_options(given: Mapping[str, object], *, names: Mapping[str, str] | None
             option=delay,
             value=given["delay"],
         )
+    _require_parents_fit(fields, names)
     require_before_deadline(fields.get("delay_seconds", 0.0), fields.get("deadline_seconds"))
     if "labels" in fields:
         fields["labels"] = _with_valid_trace(fields["labels"])
     return fields
+
+
+def _require_parents_fit(fields: Mapping[str, Any], names: Mapping[str, str]) -> None:
+    after = names.get("after", "after")
+    if fields.get("after") and ("delay_seconds" in fields or "run_at" in fields):
+        raise OptionError(
+            f"{after} with a delay or run_at: the task would wait for both",
+            fix="let the task that it waits for be the delayed one",
+            option=after,
+            value=fields["after"],
+        )
+    if "on_parent_failure" in fields and not fields.get("after"):
+        option = names.get("on_failure", "on_failure")
+        raise OptionError(
+            f"{option} without {after}",
+            fix=f"it says what happens if a task of {after} fails",
+            option=option,
+            value=fields["on_parent_failure"],
+        )
 
 
 def _with_valid_trace(labels: dict[str, str]) -> dict[str, str]:

@@ -104,6 +104,18 @@ class _EnqueueCommand(click.Command):
     help="A label of the task. Repeatable.",
 )
 @click.option(
+    "--after",
+    metavar="TASK",
+    multiple=True,
+    callback=lambda _context, _option, ids: list(ids) or None,
+    help="Wait until this task has succeeded. Repeatable.",
+)
+@click.option(
+    "--on-failure",
+    type=click.Choice(["wait", "cancel", "run"]),
+    help="With --after: what happens if that task dies or is cancelled; default: wait.",
+)
+@click.option(
     "--on-final",
     metavar="FUNCTION",
     help="Enqueue a task of this function when the task succeeds, dies or is cancelled.",

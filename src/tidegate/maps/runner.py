@@ -39,6 +39,8 @@ class MapRunner:
         self._store = store
         self._broken: set[str] = set()
         """Maps whose pass failed, each logged once."""
+        self.changes = 0
+        """How many maps this process has cancelled or ended."""
 
     async def run_once(self) -> bool:
         """Advance each open map. Return whether some map has more to do at once.
@@ -80,6 +82,7 @@ class MapRunner:
             return False
         why = f"more than {counted(row.max_failures, 'item')} of the map died"
         if await self._store.cancel_map(row.id, why):
+            self.changes += 1
             log.warning("map %s (%s): %s; cancelling the rest", row.id, row.name or row.function, why)
         return True
 
@@ -89,6 +92,7 @@ class MapRunner:
             return  # redriven since
         callback = _callback(row, counts, await self._store.now())
         if await self._store.end_map(row.id, counts, callback):
+            self.changes += 1
             log.info(
                 "map %s (%s) has ended: %d succeeded, %d dead, %d cancelled",
                 row.id, row.name or row.function, counts.succeeded, counts.dead, counts.cancelled,

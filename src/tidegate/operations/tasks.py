@@ -132,6 +132,7 @@ async def explain(store: Store, row: TaskRow, own: Collection[str]) -> list[str]
         held_until_at=row.held_until_at,
         held_by=row.held_by,
         message=row.message,
+        parents=await store.list_parents(row.id) if row.state is State.HELD else (),
         gates=await store.list_gates(),
         pauses=Pauses(await store.list_pauses()),
         in_flight=0 if upstream is None else upstream.in_flight,

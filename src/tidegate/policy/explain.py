@@ -44,6 +44,8 @@ class WaitingTask:
     """Until when the task is held back after `due_at`; None if it is not held back."""
     held_by: str = ""
     """What holds the task back: one of `HOLDERS`; empty if nothing does."""
+    parents: Sequence[tuple[str, State | None]] = ()
+    """The tasks it waits for, each with its state; None: deleted."""
     pauses: Pauses = NO_PAUSES
     """The paused queues and functions."""
 
@@ -78,7 +80,26 @@ def _state_reasons(task: WaitingTask, now: float) -> list[str]:
         return [f"suspended: {task.message}{until}"]
     if task.state is State.READY:
         return []
+    if task.state is State.HELD and task.held_by == "after":
+        return _parent_reasons(task)
     return [f"it is {task.state}"]
+
+
+def _parent_reasons(task: WaitingTask) -> list[str]:
+    """Return what keeps each of the tasks that it waits for from succeeding, failed ones first."""
+    if not task.parents:
+        return ["after: every task that it waits for has succeeded; it is ready within seconds"]
+    found = []
+    for parent, state in sorted(task.parents, key=lambda each: (each[1] not in (State.DEAD, None), each[0])):
+        if state is None:
+            found.append(f"after: task {parent} was deleted before it succeeded; cancel this task")
+        elif state is State.DEAD:
+            found.append(f"after: task {parent} is dead; redrive it: tidegate dead redrive {parent}")
+        elif state is State.CANCELLED:
+            found.append(f"after: task {parent} was cancelled; cancel this task too")
+        else:
+            found.append(f"after: task {parent} is {state}")
+    return found
 
 
 def _format_retry(task: WaitingTask, now: float) -> str:

@@ -62,6 +62,10 @@ class NewTask:
     labels: Mapping[str, str] = field(default_factory=dict)
     on_final: FinalHook | None = None
     """The task to enqueue when this task reaches a final state."""
+    after: tuple[str, ...] = ()
+    """Tasks that must succeed before this task is ready."""
+    on_parent_failure: str = "wait"
+    """What happens if one of them dies or is cancelled: `wait`, `cancel` or `run`."""
 
 
 @dataclass(frozen=True, slots=True)

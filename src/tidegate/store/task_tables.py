@@ -45,6 +45,7 @@ TASK_TABLES = (
     TaskTable("task_wait", Data.STEPS),
     TaskTable("stream", Data.CHUNKS),
     TaskTable("chunk", Data.CHUNKS),
+    TaskTable("task_after", Data.TASKS),
     TaskTable("task", Data.TASKS, key="id"),
 )
 """Every table of task data, in the order in which the rows of a task are deleted."""

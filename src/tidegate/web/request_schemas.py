@@ -50,6 +50,10 @@ class SubmitRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The deadline as ISO 8601 with an offset, instead of `deadline_seconds`."""
     labels: dict[str, str] | None = None
     """Labels: a few names and values by which the task can be found."""
+    after: list[str] | None = None
+    """Ids of tasks that must succeed before this one may run."""
+    on_failure: str | None = None
+    """What happens if one of them dies or is cancelled: `wait` (the default), `cancel` or `run`."""
     on_final: str | None = None
     """The name of a task function of which a task is enqueued when this task succeeds, dies or is cancelled.
     Its argument describes the end of this task."""

@@ -33,6 +33,21 @@ def require_few(tasks: Sequence[NewTask]) -> None:
         )
 
 
+def require_no_parents(tasks: Sequence[NewTask]) -> None:
+    """Raise unless none of these tasks waits for others.
+
+    Raises:
+        OptionError: One does.
+    """
+    if any(task.after for task in tasks):
+        raise OptionError(
+            "after= in an enqueue of more than 5,000 tasks, of a map, or with conn=",
+            fix="enqueue tasks with after= in lists of at most 5,000, without conn=",
+            option="after",
+            value=None,
+        )
+
+
 def due_at(now: float, task: NewTask) -> float | None:
     """Return when a task becomes ready; None if it is ready now.
 

@@ -27,6 +27,7 @@ from tidegate.store.common import (
     maps,
     operations,
     overview,
+    parents,
     permits,
     reads,
     retention,
@@ -310,6 +311,19 @@ class CommonStore(Store):
         if not await self._read(lambda db: maps.find_old_maps(db, kept_seconds, 1)):
             return 0
         return await self._write(lambda db: maps.delete_old_maps(db, kept_seconds, limit))
+
+    # --- parents ---
+
+    find_ended_parents = read(parents.find_ended_parents, snapshot=True)
+    admit = write(parents.admit, notify=True)
+    remove_parents = write(parents.remove_parents, alone=True)
+    list_parents = read(parents.list_parents)
+
+    async def admit_left_behind(self, limit: int = 500) -> int:
+        """Admit tasks that wait for none. If there are none, nothing is locked."""
+        if not await self._read(lambda db: db.column(db.sql("admit")["left_behind"], 1)):
+            return 0
+        return await self._write(lambda db: parents.admit_left_behind(db, limit), notify=True)
 
     # --- counts and manifests ---
 

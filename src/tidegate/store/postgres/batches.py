@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegate.errors import KeyConflictError
-from tidegate.store.common.new_tasks import due_at
+from tidegate.store.common.new_tasks import due_at, require_no_parents
 from tidegate.store.common.refusals import batch_closed, key_conflict, no_batch
 from tidegate.store.common.text import storable
 from tidegate.store.postgres.copy_tasks import copy_items, copy_tasks
@@ -41,6 +41,7 @@ async def enqueue_part(
             `enqueue`.
     """
     require_storable(tasks)
+    require_no_parents(tasks)
     batch_id = storable(batch_id)
     with wrap_unstorable():
         await database.transact(lambda db: _store_part(db, batch_id, tasks, map_id))

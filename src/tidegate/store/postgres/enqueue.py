@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 
 from tidegate.errors import ArgumentsError
-from tidegate.store.common import ids
+from tidegate.store.common import ids, parents
 from tidegate.store.common.final_hooks import encode_hook
 from tidegate.store.common.new_tasks import due_at, require_few, require_storable_texts
 from tidegate.store.common.refusals import key_conflict
@@ -39,6 +39,9 @@ async def enqueue(database: Database, tasks: Sequence[NewTask]) -> list[EnqueueR
     """
     require_storable(tasks)
     with wrap_unstorable():
+        if any(task.after for task in tasks):
+            async with database.waiting_for_names():
+                return await database.transact(lambda db: _enqueue_held(db, tasks))
         if all(_wants_no_names(task) for task in tasks):
             return await _store_unnamed(database, tasks)
         async with database.waiting_for_names():
@@ -61,6 +64,14 @@ async def _store_named(database: Database, tasks: Sequence[NewTask]) -> list[Enq
     if len(tasks) == 1 and tasks[0].on_final is None:
         return [await database.autocommit(lambda db: _enqueue_one(db, tasks[0]))]
     return await database.transact(lambda db: enqueue_in_transaction(db, tasks))
+
+
+async def _enqueue_held(db: PostgresSession, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+    """Store tasks of which some wait for others."""
+    answers = await enqueue_in_transaction(db, tasks)
+    created = [task for task, answer in zip(tasks, answers, strict=True) if answer.task_id == task.id]
+    await parents.hold_new(db, created)
+    return answers
 
 
 async def enqueue_unnamed(db: PostgresSession, tasks: Sequence[NewTask]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tidegate.errors import ConfigError, KeyConflictError, UsageError
+from tidegate.store.common.new_tasks import require_no_parents
 from tidegate.store.postgres.callers import Caller, recognise
 from tidegate.store.postgres.enqueue import (
     enqueue_values,
@@ -88,6 +89,7 @@ class TransactionEnqueuer:
     async def _store(self, caller: Caller, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         for task in tasks:
             require_storable([task])
+            require_no_parents([task])
         with _translate_errors():
             if len(tasks) == 1:
                 stored = [await self._enqueue_one(caller, tasks[0])]

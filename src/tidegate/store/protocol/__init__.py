@@ -19,6 +19,7 @@ from tidegate.store.protocol.control import Control
 from tidegate.store.protocol.events import Events
 from tidegate.store.protocol.maps import Maps
 from tidegate.store.protocol.operations import Operations
+from tidegate.store.protocol.parents import Parents
 from tidegate.store.protocol.retention import Retention
 from tidegate.store.protocol.schedules import Schedules
 from tidegate.store.protocol.steps import Steps
@@ -82,6 +83,7 @@ class Store(
     DeadLetters,
     Operations,
     Maps,
+    Parents,
     Statistics,
     Alerts,
     Access,

@@ -10,6 +10,7 @@ import apsw
 
 from tidegate.errors import KeyConflictError
 from tidegate.store.common import ids
+from tidegate.store.common.new_tasks import require_no_parents
 from tidegate.store.common.refusals import batch_closed, key_conflict, no_batch
 from tidegate.store.common.text import storable
 from tidegate.store.rows import NewTask
@@ -58,6 +59,7 @@ def enqueue_part(
         WrongStateError: The batch was committed or refused already. ArgumentsError, OptionError: As
             `enqueue`.
     """
+    require_no_parents(tasks)
     fresh = prepare(now, tasks)
     batch_id = storable(batch_id)
     db.execute(_PART["enqueue_batch"], (batch_id, now))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import apsw
 
-from tidegate.store.common import ids
+from tidegate.store.common import ids, parents
 from tidegate.store.common.new_tasks import due_at as moment_due
 from tidegate.store.common.new_tasks import (
     map_task_row,
@@ -22,6 +22,7 @@ from tidegate.store.rows import EnqueueResult, NewTask
 from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.statements import load
+from tidegate.store.sqlite.work import SqliteSession, complete
 
 _SQL = load("enqueue")
 _FORGET_PART = load("drop_batch")["forget_part"]
@@ -59,6 +60,8 @@ def enqueue(db: apsw.Connection, now: float, tasks: Sequence[NewTask]) -> list[E
         else:
             answers.append(EnqueueResult(ids.to_text(holder), created=holder == row.id))
     _insert_rest(db, now, new)
+    if any(row.task.after for row in new):
+        complete(parents.hold_new(SqliteSession(db, now), [row.task for row in new]))
     return answers
 
 

@@ -146,6 +146,7 @@ class WorkSession:
             while await self._maintenance.promote():
                 pass
             await self._fire_schedules()
+            await self._maintenance.follow_ends()
             self._idle.clear()
             await self._idle.wait()
             if self._is_giving_up:
@@ -153,7 +154,7 @@ class WorkSession:
             if self._store.failure is not None:
                 raise self._store.failure
             is_over = self._is_quiet() and self._next_due_at() > self._clock()
-            if is_over and not await self._fire_schedules():
+            if is_over and not await self._maintenance.follow_ends() and not await self._fire_schedules():
                 return
 
     async def advance_to(self, moment: float) -> None:

@@ -19,6 +19,7 @@ from tidegate.store.worker_rows import WorkerRow
 from tidegate.worker.maintenance.alert_jobs import AlertJobs
 from tidegate.worker.maintenance.capacity import CapacityWatch
 from tidegate.worker.maintenance.job import MaintenanceJob
+from tidegate.worker.maintenance.parents import ParentsJob
 from tidegate.worker.maintenance.reaper import Reaper
 from tidegate.worker.maintenance.retention import RetentionSweep
 from tidegate.worker.settings import Timings
@@ -76,6 +77,8 @@ class MaintenanceLoop:
         )
         self.schedules = ScheduleFirer(store, rng=rng)
         """The job that fires schedules."""
+        self._parents = ParentsJob(store)
+        self._maps = MapRunner(store)
         self._reap_job = MaintenanceJob(
             "reap", timings.reap, self._reaper.run_once, rng=rng, on_failure=self._reaper.reset_patience
         )
@@ -91,7 +94,8 @@ class MaintenanceLoop:
                 rng=rng,
                 busy_interval=OPERATION_STEP_SECONDS,
             ),
-            MaintenanceJob("maps", timings.promote, MapRunner(store).run_once, rng=rng),
+            MaintenanceJob("parents", timings.promote, self._parents.run_once, rng=rng),
+            MaintenanceJob("maps", timings.promote, self._maps.run_once, rng=rng),
             MaintenanceJob("doubts", DOUBT_SECONDS, DoubtJob(store).run_once, rng=rng),
             MaintenanceJob(
                 "retention", RETENTION_SECONDS, self.delete_expired, rng=rng, share=RETENTION_SHARE
@@ -147,6 +151,13 @@ class MaintenanceLoop:
         Return whether there is more to do at once.
         """
         return await self._store.find_doubts(DOUBTS_LIMIT) >= DOUBTS_LIMIT
+
+    async def follow_ends(self) -> bool:
+        """Admit tasks whose parents ended, and end complete maps. Return whether that changed anything."""
+        before = self._parents.changes + self._maps.changes
+        while await self._parents.run_once() or await self._maps.run_once():
+            pass
+        return self._parents.changes + self._maps.changes > before
 
     async def delete_expired(self) -> bool:
         """Delete one batch of expired data. Return whether there is more to do at once."""

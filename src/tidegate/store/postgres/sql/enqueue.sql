@@ -1,6 +1,6 @@
 -- enqueue: store new tasks with their payloads, ready or scheduled, and count them. The function `enqueue_1` stores
 -- one task, or several with names. Without names, `plain` stores one ready task, and COPY stores many.
--- moves: new -> ready, new -> scheduled
+-- moves: new -> ready, new -> scheduled, new -> held
 
 -- name: one_task
 -- 1 identity of the expected database, or NULL, 2 at, 3 id, 4 function, 5 queue, 6 priority, 7 upstream,
@@ -75,3 +75,20 @@ ORDER BY g.position
 -- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 tasks enqueued
 INSERT INTO /*schema*/tally (minute, queue, function, upstream, tenant, enqueued)
 VALUES ($1, $2, $3, $4, $5, $6)
+
+-- name: hold
+-- Put new tasks that wait for other tasks among the held ones. They were ready in this transaction only.
+-- 1 ids: array of uuid
+INSERT INTO /*schema*/waiting (
+    task_id, state, queue, priority, upstream, function, tenant, rank, run, held_by
+)
+SELECT r.task_id, 'held', r.queue, r.priority, r.upstream, r.function, r.tenant, r.rank, r.run, 'after'
+FROM /*schema*/ready AS r
+WHERE r.task_id = ANY ($1::uuid[])
+    AND r.run = 0
+
+-- name: leave_ready
+-- 1 ids: array of uuid
+DELETE FROM /*schema*/ready
+WHERE task_id = ANY ($1::uuid[])
+    AND run = 0

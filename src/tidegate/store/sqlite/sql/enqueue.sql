@@ -1,6 +1,6 @@
 -- enqueue: store new tasks with their payloads, ready or scheduled, and count them.
 -- All tasks of a call are stored, or none: the statements run in one savepoint of a write transaction.
--- moves: new -> ready, new -> scheduled
+-- moves: new -> ready, new -> scheduled, new -> held
 
 -- name: stored
 -- Those of these ids that are stored already.
@@ -58,3 +58,20 @@ VALUES (?, 'scheduled', ?, ?, ?, ?, ?, ?, ?, 0)
 -- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 tasks enqueued
 INSERT INTO tally (minute, queue, function, upstream, tenant, enqueued)
 VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: hold
+-- Put new tasks that wait for other tasks among the held ones. They were ready in this transaction only.
+-- 1 ids: carray of 16-byte ids
+INSERT INTO waiting (
+    task_id, state, queue, priority, upstream, function, tenant, rank, run, held_by
+)
+SELECT r.task_id, 'held', r.queue, r.priority, r.upstream, r.function, r.tenant, r.rank, r.run, 'after'
+FROM ready AS r
+WHERE r.task_id IN (SELECT value FROM carray(?1))
+    AND r.run = 0
+
+-- name: leave_ready
+-- 1 ids: carray of 16-byte ids
+DELETE FROM ready
+WHERE task_id IN (SELECT value FROM carray(?1))
+    AND run = 0

@@ -240,6 +240,14 @@ FROM step
 WHERE task_id IN (SELECT value FROM carray(?1))
 ORDER BY number
 
+-- name: task_after
+-- Without the parents that succeeded: they may not be moved. Maintenance admits a task that waits for none.
+-- 1 ids
+SELECT e.task_id, e.parent_id, e.on_failure
+FROM task_after AS e
+WHERE e.task_id IN (SELECT value FROM carray(?1))
+    AND NOT EXISTS (SELECT 1 FROM archive AS a WHERE a.task_id = e.parent_id AND a.state = 'succeeded')
+
 -- name: doubt
 -- As `step`, without the ids.
 -- 1 ids
