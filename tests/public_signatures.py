@@ -41,6 +41,7 @@ INTERNAL = {
     "NewTask": "of PreparedTask.new_task, the row that will be stored",
     "OtherTask": "of Context.gather, what it uses of a Handle",
     "PermitSource": "of Upstream.permits, for the transports",
+    "TaskReference": "of EnqueueOptions.after, the base of the handles that it takes",
     "Signature": "of TaskFunction.signature, for workers and the HTTP API",
 }
 """Classes that public signatures name and that users need not, with the reason."""
