@@ -31,7 +31,10 @@ _IN_OTHER_QUEUES = {
 
 
 class TaskFunction(Generic[P, C, R]):
-    """A declared task function, made by `@app.task`. A call runs it directly; `enqueue` stores a task."""
+    """A declared task function, made by `@app.task`.
+
+    A call runs the function directly; `enqueue` stores a task.
+    """
 
     def __init__(self, function: Callable[..., Any], spec: TaskSpec, enqueuer: Enqueuer) -> None:
         self.function = function

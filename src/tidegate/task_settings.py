@@ -64,7 +64,7 @@ class TaskSettings(TypedDict, total=False):
     deadline: Seconds | None
     """The time limit of the whole task from its enqueue; waits of every kind count. None unless given."""
     max_attempts: int
-    """Charged attempts before it is dead; 3 unless given."""
+    """The most charged attempts before a task is dead; default: 3."""
     backoff: Backoff | Seconds | None
     """`Exponential` (10 s doubled, 600 s at most, unless given), `Polynomial` or `Fixed`; a duration alone
     means `Fixed`."""

@@ -28,15 +28,15 @@ class Doubt:
     """The run that made it."""
     state: DoubtState
     on_doubt: OnDoubt
-    """What its step does in doubt: the option `in_doubt`."""
+    """What the step of the entry does in doubt: the option `in_doubt`."""
     cause: str
-    """Why it is in doubt."""
+    """Why the call is in doubt."""
     upstream: str
-    """The upstream that it called; empty if that is unknown."""
+    """The upstream that the call went to; empty if that is unknown."""
     request_id: str
     """What the provider calls the request; empty if it did not say."""
     sent_at: datetime
-    """When its step was begun."""
+    """When the step of the call was begun."""
     found_at: datetime
     resolved_at: datetime | None
     resolved_by: str
@@ -55,10 +55,10 @@ class StepStatus:
     run: int
     """The run that began it last, or whose result it has."""
     begun_at: datetime
-    """When it was begun last."""
+    """When the step was last begun."""
     ended_at: datetime | None
     size: int
-    """The bytes of its result."""
+    """The number of bytes of the step's result."""
     upstream: str
 
 

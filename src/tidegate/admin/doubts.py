@@ -122,7 +122,7 @@ class DoubtAdmin:
         by: str = "",
         **filters: Unpack[DoubtFilters],
     ) -> DoubtReport:
-        """Give these steps their result: they were done.
+        """Record results for these steps, because their work was done.
 
         Args:
             doubt_ids: The number of one doubt, or several; cannot be combined with a filter.

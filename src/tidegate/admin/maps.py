@@ -31,7 +31,7 @@ class MapStatus:
     max_failures: int | None
     created_at: datetime
     cancelled_at: datetime | None
-    """Since when its items are being cancelled."""
+    """When the cancel of the map's items began."""
     cancel_why: str
     ended_at: datetime | None
     """When all items were first found final."""

@@ -23,7 +23,10 @@ async def read_muted_groups(store: Store, now: float) -> frozenset[str]:
 async def count_muted_deaths(
     store: Store, muted: Collection[str], since: float, until: float
 ) -> Counter[str]:
-    """Return how many tasks died of muted failures in a range, by queue. Without any it reads nothing."""
+    """Return how many tasks died of muted failures in a range, by queue.
+
+    Without muted groups, nothing is read.
+    """
     if not muted:
         return Counter()
     counts = await store.count_windows([Window(int(since // 60), int(until // 60) + 1)])

@@ -107,7 +107,7 @@ class Observation:
     """Everything that one pass checks."""
 
     at: float
-    """When it was read, by the store's clock."""
+    """When the numbers were read, by the store's clock."""
     queues: Sequence[ObservedQueue] = ()
     unserved: Sequence[Unserved] = ()
     functions: Sequence[tuple[str, RunTimes]] = ()

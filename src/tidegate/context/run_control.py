@@ -1,4 +1,7 @@
-"""The worker's side of a run. Through it the worker asks the function to stop, and reads what it reported."""
+"""The worker's side of a run.
+
+Through this object the worker asks the function to stop, and reads what the function reported.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class SuspensionRequest:
     wait_keys: tuple[str, ...] = ()
     """Its waits for events."""
     child_ids: tuple[str, ...] = ()
-    """The tasks that it waits for."""
+    """The tasks that the run's task waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class RunControl:
     ends_at: float = float("inf")
     """When a time limit will stop this run, by `clock`."""
     is_over: bool = False
-    """Whether the run has ended. Code that it left running must make no further call."""
+    """Whether the run has ended. Code that the run left running must make no further call."""
     retry: RetryRequest | None = None
     """Set once the function called `ctx.retry`. This is the outcome, even if the function continues."""
     suspension: SuspensionRequest | None = None

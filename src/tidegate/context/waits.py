@@ -159,9 +159,9 @@ class WaitMethods(StepMethods):
     ) -> list[Any]:
         """Wait for other tasks without using a slot of the worker; return their results in the given order.
 
-        While any of them can still run, this task is `suspended`. It wakes within about a second after the
-        last one has ended. If this task runs again, it reads their results again, so they must be kept that
-        long. Enqueue them with a `key`: otherwise each run of this task enqueues new ones.
+        While any of those tasks can still run, this task is `suspended`. The task wakes within about a second
+        after the last awaited task has ended. If this task runs again, it reads their results again, so they
+        must be kept that long. Enqueue them with a `key`: otherwise each run of this task enqueues new ones.
 
         Args:
             handles: The tasks.

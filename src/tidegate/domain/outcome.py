@@ -91,7 +91,7 @@ class Suspended:
 
     fence: Fence
     delay_seconds: float | None
-    """The time until it runs again, by the store's clock; None: until something else wakes it."""
+    """The time until the task runs again, by the store's clock; None: until something else wakes it."""
     why: str
     """What it waits for: `sleeps 2 h`."""
     rank_offset: float = 0.0
@@ -99,7 +99,7 @@ class Suspended:
     wait_keys: tuple[str, ...] = ()
     """The waits for events of the run. If one is over already, the task wakes at once."""
     child_ids: tuple[str, ...] = ()
-    """Tasks that it waits for. The task wakes when none of these tasks can still run."""
+    """The tasks that the task waits for. The task wakes when none of these tasks can still run."""
     calls: CallSummary = NO_CALLS
 
 

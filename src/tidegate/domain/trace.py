@@ -1,6 +1,7 @@
 """W3C trace context: which trace a task belongs to, as HTTP headers carry it and as the store keeps it.
 
-A task keeps it in two labels, so every way to enqueue carries it and both stores need no column for it.
+A task keeps the trace in two labels, so every way to enqueue carries it and neither store needs a column for
+it.
 """
 
 from __future__ import annotations

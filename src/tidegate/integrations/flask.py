@@ -54,7 +54,7 @@ def tasks_blueprint(may_see: MaySee, *, name: str = "tasks") -> Blueprint:
     """Return a blueprint with the routes status, result and cancel of a task.
 
     Args:
-        may_see: Called for every task. A task that it does not allow gets a 404.
+        may_see: Called for every task. A task that this function does not allow gets a 404.
         name: Name of the blueprint.
     """
     blueprint = Blueprint(name, __name__)

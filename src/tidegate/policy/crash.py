@@ -9,7 +9,7 @@ from tidegate.policy.charge import INTERRUPTED_LIMIT, charge_for_release
 from tidegate.policy.order import LIFT_SECONDS
 
 LOSS_LIMIT = 10
-"""Losses of its machine or supervisor after which a task is dead. The task is rarely the cause."""
+"""After how many losses of its machine or supervisor a task is dead. The task is rarely the cause."""
 MEMORY_CRASH_LIMIT = 2
 """Runs over the memory limit after which a task is dead. A third run would hardly need less memory."""
 MEMORY = "memory limit"
@@ -36,9 +36,9 @@ def decide_orphan(
 ) -> Outcome:
     """Return the outcome of a run whose worker is gone.
 
-    After the first crash the task runs again immediately, ahead of new work. After later crashes it waits
-    base, then 2 × base… seconds. With a crash limit of 0 (`on_crash="fail"`) the first crash or loss makes it
-    dead, even if another task caused it.
+    After the first crash the task runs again immediately, ahead of new work. After later crashes the task
+    waits base, then 2 × base… seconds. With a crash limit of 0 (`on_crash="fail"`) the first crash or loss
+    makes it dead, even if another task caused it.
 
     Args:
         fence: The orphaned run.

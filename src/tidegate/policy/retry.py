@@ -36,7 +36,7 @@ applies too: the task may be at fault, and its gate may flow for all others."""
 
 INVALID_OUTPUT_RULE = Rule(Reason.INVALID_OUTPUT, attempts=2)
 """The default rule for invalid output. A model that is asked once more, with the reason, may answer in the
-right form. If it does not, no further attempts are paid for."""
+right form. If that answer is invalid too, no further attempts are paid for."""
 
 _NO_TIME_LIMIT = TimeLeft()
 
@@ -171,7 +171,8 @@ def _uncharged(
 ) -> Retrying | Dead:
     """Let the task wait without a charged attempt: nothing was processed, and the task may not be at fault.
 
-    If its own upstream refused it, its gate decides when it goes on, and it goes before new tasks.
+    If the task's own upstream refused the call, the upstream's gate decides when the task goes on, and the
+    task goes before new ones.
     """
     parks = counters.parks + 1
     delay = _uncharged_seconds(failure, rule, terms, parks, rng)

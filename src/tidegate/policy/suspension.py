@@ -25,11 +25,11 @@ def suspend(
 
     Args:
         fence: The run.
-        delay_seconds: The time until it wakes; None: until something else wakes it.
+        delay_seconds: The time until the task wakes; None: until something else wakes it.
         why: What the task waits for, as text for people.
-        time_left: The time until its limits.
+        time_left: The time until the task's limits.
         wait_keys: The task's waits for events.
-        child_ids: The tasks that it waits for.
+        child_ids: The tasks that the run's task waits for.
         calls: The calls that the run made.
     """
     until_deadline = max(0.0, time_left.deadline_seconds)

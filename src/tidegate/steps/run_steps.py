@@ -68,7 +68,7 @@ class RunSteps:
         Args:
             name: The step's name.
             fingerprint: Its arguments, or its explicit key.
-            has_key: Whether it has an explicit key. A step with a key is the same step each time.
+            has_key: Whether the step has an explicit key. A step with a key is the same step each time.
         """
         digest = step_digest(name, fingerprint)
         if has_key:

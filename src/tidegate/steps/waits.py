@@ -18,7 +18,7 @@ class Wait:
     key: str = ""
     """The identity of a wait for an event; empty for other waits."""
     child_ids: tuple[str, ...] = ()
-    """The tasks that it waits for."""
+    """The tasks that the run's task waits for."""
 
 
 @dataclass(slots=True)

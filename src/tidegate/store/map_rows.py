@@ -18,7 +18,7 @@ class NewMap:
     name: str
     function: str
     items: int
-    """How many tasks it has."""
+    """How many tasks the map has."""
     tenant: str = ""
     key: str | None = None
     """Idempotency key of the map. As long as the map is stored, its tenant has no second map of this key."""
@@ -47,7 +47,7 @@ class MapRow:
     cursor: int
     """All items before this position were final when maintenance last looked."""
     cancelled_at: float | None
-    """Since when its items are being cancelled."""
+    """When the cancel of the map's items began."""
     cancel_why: str
     ended_at: float | None
     """When all items were first found final."""

@@ -165,7 +165,7 @@ class LetterRow:
     in_canary: bool
     sent_at: float | None
     first_try: str
-    """How its first attempt ended: `succeeded` or `failed`; empty if it has not ended."""
+    """How the letter's first attempt ended: `succeeded` or `failed`; empty if it has not ended."""
     why: str
     """Why the letter was skipped, or the reason for which it died again."""
 

@@ -42,4 +42,4 @@ class Orphan:
     is_culprit: bool | None = None
     """Whether this run caused the worker's end; None if that is unknown."""
     upstream: str = ""
-    """The upstream it may have been calling; empty if it has none."""
+    """The upstream that the task may have been calling; empty if it has none."""

@@ -46,7 +46,7 @@ class DaemonThreadPool:
         return future
 
     def close(self) -> None:
-        """End idle threads. Busy ones end after their current function."""
+        """End idle threads. Busy threads end after their current function."""
         for _ in range(self._started):
             self._jobs.put(None)
 

@@ -15,18 +15,18 @@ class StepOut(msgspec.Struct):
 
     name: str
     key: str
-    """Its identity within the task."""
+    """The identity of the step within its task."""
     state: str
     """`open` (begun, without a recorded answer), `done`, `failed` or `rejected`."""
     run: int
     """The run that began it last, or whose result it has."""
     begun_at: float
-    """When it was begun last."""
+    """When the step was last begun."""
     ended_at: float | None
     size: int
-    """The bytes of its result."""
+    """The number of bytes of the step's result."""
     upstream: str
-    """The upstream that it called; empty if that is unknown."""
+    """The upstream that the call went to; empty if that is unknown."""
 
 
 class StepsOut(msgspec.Struct):
@@ -54,15 +54,15 @@ class DoubtOut(msgspec.Struct):
     state: str
     """`open`, `repeated`, `reconciled`, `answered`, `paid_twice`, `accepted` or `rejected`."""
     on_doubt: str
-    """What its step does in doubt: `repeat`, `ask` or `reconcile`."""
+    """What the step of the entry does in doubt: `repeat`, `ask` or `reconcile`."""
     cause: str
-    """Why it is in doubt."""
+    """Why the call is in doubt."""
     upstream: str
-    """The upstream that it called; empty if that is unknown."""
+    """The upstream that the call went to; empty if that is unknown."""
     request_id: str
     """What the provider calls the request; empty if it did not say."""
     sent_at: float
-    """When its step was begun."""
+    """When the step of the call was begun."""
     found_at: float
     resolved_at: float | None
     resolved_by: str

@@ -24,8 +24,8 @@ class MapRequest(msgspec.Struct, forbid_unknown_fields=True):
     max_failures: int | None = None
     """If more items than this are dead, the rest is cancelled."""
     on_complete: str | None = None
-    """Name of a task function that gets a task when all items are final. Its argument is how the map
-    ended."""
+    """Name of a task function that gets a task when all items are final. The argument of the callback
+    describes the end of the map."""
     labels: dict[str, str] | None = None
     """A few names and values to find the items by."""
     queue: str | None = None
@@ -61,7 +61,7 @@ class MapOut(msgspec.Struct):
     max_failures: int | None
     created_at: float
     cancelled_at: float | None
-    """Since when its items are being cancelled."""
+    """When the cancel of the map's items began."""
     cancel_why: str
     ended_at: float | None
     """When all items were first found final."""

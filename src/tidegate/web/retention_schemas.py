@@ -46,7 +46,7 @@ class ForgetOut(msgspec.Struct):
 
     tasks: int
     unfinished: int
-    """How many of them were not final. Without `cancel`, they prevent it."""
+    """How many of these tasks were not final. Without `cancel`, such tasks prevent the forgetting."""
     other_rows: int
     """Rows about the tenant that were removed or cleared besides its tasks."""
     archived_rows: int

@@ -17,7 +17,7 @@ async def set_children(db: Session, task: Any, child_ids: Sequence[str]) -> None
     Args:
         db: A session in that transaction.
         task: The task's id in its stored form.
-        child_ids: The tasks that it waits for.
+        child_ids: The tasks that the run's task waits for.
     """
     sql = db.sql("task_waits")
     await db.run(sql["clear"], task)

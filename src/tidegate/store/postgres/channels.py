@@ -41,9 +41,9 @@ class Channel(NamedTuple):
     upstream: str
     function: str
     position: int
-    """Position of its queue in the listed order; 0 if that does not matter."""
+    """The position of the channel's queue in the listed order; 0 if the order does not matter."""
     first_rank: float | None
-    """Rank of its first task; None if it has none."""
+    """The rank of the channel's first task; None if it has no task."""
     positions: Sequence[int]
     """The positions of the channel's first tasks in the order of all tasks of the priority, from 1."""
 

@@ -15,7 +15,7 @@ _SQL = load("task_tables")
 def _for_all_tables() -> str:
     """Return one statement that deletes from all tables of the registry, so that one round trip is enough.
 
-    It also counts the items of maps among them.
+    Items of maps among these tasks are also counted.
     """
     *parts, last = [statement_for(table, _SQL["delete"]) for table in TASK_TABLES]
     parts.insert(0, load("maps")["keep_counts"])

@@ -17,7 +17,7 @@ class Events(Protocol):
     async def send_event(self, event: NewEvent) -> int:
         """Store an event and give it to the tasks that wait for it; return how many.
 
-        Suspended ones become due at once. An event that was sent before, with the same id, changes nothing.
+        Suspended tasks become due at once. An event that was sent before, with the same id, changes nothing.
         """
 
     async def wait_for_event(self, wait: EventWait) -> WaitAnswer:

@@ -139,9 +139,9 @@ class Maintenance(Protocol):
         """Move up to `limit` due tasks from scheduled and retrying to ready; return how many were due.
 
         A task keeps the rank it got when it began to wait. A re-run that spends retry budget needs budget of
-        its upstream and of the system. Without budget it is postponed; postponed tasks are spread over time.
-        Tasks of an upstream whose gate is parked are postponed too. After a gate has opened, tasks that began
-        to wait before that leave early, as far as the budgets and the server's own waits allow.
+        its upstream and of the system. A task without budget is postponed; postponed tasks are spread over
+        time. Tasks of an upstream whose gate is parked are postponed too. After a gate has opened, tasks that
+        began to wait before that leave early, as far as the budgets and the server's own waits allow.
         """
 
     async def release_batches(self, limit: int = 5_000) -> int:

@@ -126,7 +126,7 @@ def _add_changing_routes(api: ProtectedRouter, context: ApiContext) -> None:
         responses={200: ResponseSpec("The map and its progress", MapStatusOut)},
     )
     async def cancel_map(request: Request, map_id: str) -> Response:
-        """Cancel every item that is not final. Running ones are asked to stop."""
+        """Cancel every item that is not final. Running items are asked to stop."""
         principal, store = principal_of(request), await context.store()
         asked = await context.read_body(request, CancelMapRequest, default=b"{}")
         row = await maps.get_map(store, map_id, tenant=principal.tenant)

@@ -113,7 +113,7 @@ def _add_changes(api: ProtectedRouter, context: ApiContext) -> None:
     async def add_schedule(request: Request) -> Response:
         """Add a schedule. The first tick of the schedule is the next one from now.
 
-        Adding it again changes nothing.
+        Adding the same schedule again changes nothing.
         """
         asked = await context.read_body(request, ScheduleRequest)
         function = context.core.function(asked.task)
