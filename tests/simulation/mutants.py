@@ -16,13 +16,15 @@ import pytest
 
 from simulation import FaultKind
 from tidegate.domain.outcome import Outcome, Succeeded
+from tidegate.domain.step import OnDoubt, StepState
 from tidegate.operations.task_watcher import TaskWatcher
 from tidegate.store.common import ids, promote
 from tidegate.store.common.session import Session
 from tidegate.store.rows import ClaimRequest, EnqueueResult, NewTask
-from tidegate.store.sqlite import claim, finish, keys, outcomes, query, redrive
+from tidegate.store.sqlite import claim, finish, keys, outcomes, query, redrive, steps
 from tidegate.store.sqlite.finish import is_resent
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.step_rows import BegunStep, EndedStep, EndStatus, StepBegin, StepEnd
 from tidegate.store.worker_rows import WorkerRow
 from tidegate.worker.engine import outcome_decider
 from tidegate.worker.engine.claimer import Claimer
@@ -85,6 +87,38 @@ def _retire_if(
 
 
 # --- the store ---
+
+
+@mutant("crash", "G6", quick=True, first_seed=6)
+def doubts_are_not_entered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(steps, "_enter", lambda db, now, call, state, row: None)
+
+
+@mutant("crash", "G6")
+def steps_in_doubt_are_repeated_without_a_person(patch: pytest.MonkeyPatch) -> None:
+    real = steps._begin
+
+    def repeat(db: apsw.Connection, now: float, begin: StepBegin) -> BegunStep:
+        return real(db, now, begin._replace(on_doubt=OnDoubt.REPEAT))
+
+    patch.setattr(steps, "_begin", repeat)
+
+
+@mutant("pause", "G6")
+def a_late_result_replaces_the_recorded_one(patch: pytest.MonkeyPatch) -> None:
+    def adopt(db: apsw.Connection, now: float, task: bytes, end: StepEnd, row: Any) -> EndedStep:
+        steps._adopt(db, now, task, end, row._replace(state=StepState.OPEN))
+        return EndedStep(EndStatus.DONE)
+
+    patch.setattr(steps, "_end_with_result", adopt)
+
+
+@mutant("crash", "G6", quick=True)
+def results_of_steps_are_not_kept(patch: pytest.MonkeyPatch) -> None:
+    def forget(db: apsw.Connection, now: float, task: bytes, end: StepEnd, row: Any) -> EndedStep:
+        return EndedStep(EndStatus.DONE)
+
+    patch.setattr(steps, "_end_with_result", forget)
 
 
 def _with_run(outcome: Outcome, run: int | None) -> Outcome:
@@ -245,7 +279,7 @@ def a_stop_does_not_wait_for_the_last_writes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Finisher, "wait_until_written", _do_nothing)
 
 
-@mutant("broken", "I13 uncaught", first_seed=16)
+@mutant("broken", "I13 uncaught")
 def policy_errors_are_not_caught(patch: pytest.MonkeyPatch) -> None:
     def raise_error(fence: object, spec: object, fault: BaseException, failure: object = None) -> Any:
         raise fault
