@@ -86,7 +86,7 @@ class TaskRun:
     ended_at: float | None = None
     """When its end was stored; None: never."""
     outcome: str = ""
-    """`succeeded`, `retrying`, `released`, `dead`, `cancelled`; empty while it lasts."""
+    """`succeeded`, `retrying`, `released`, `suspended`, `dead`, `cancelled`; empty while it lasts."""
     charge: str = ""
     reason: str = ""
     why: str = ""

@@ -17,6 +17,7 @@ may end:
     free 2            ctx.retry(after=2, charge=False)
     steps 0.5         do three steps at the same time, the longest of this many seconds
     ask 0.5           the same, but no step in doubt is repeated without a person
+    nap 6             sleep for this many seconds by `ctx.sleep`, which suspends the task
 
 The last line is that of all further runs.
 """
@@ -32,6 +33,7 @@ from typing import Literal
 from harness.record import ScriptedEnd
 from harness.steps import STEP, CallNote
 from tidegate.context import Context
+from tidegate.context.waits import SUSPEND_SECONDS
 from tidegate.domain.failure import Reason
 from tidegate.verdicts import Permanent, RetryAfter, Transient
 
@@ -63,7 +65,7 @@ _LINES = (
 )  # fmt: skip
 _LAST_LINES = (
     "ok", "ok", "ok", "ok", "long", "long", "progress", "progress", "transient", "permanent", "swallow",
-    "steps", "steps", "ask",
+    "steps", "steps", "ask", "nap",
 )  # fmt: skip
 
 
@@ -82,6 +84,8 @@ def _line(rng: random.Random, lease: float, words: Sequence[str]) -> str:
         "free": 1.0,
         "swallow": SWALLOW_LEASES,
     }.get(word, 0.3)
+    if word == "nap":
+        return f"nap {SUSPEND_SECONDS + lease * rng.random():.2f}"
     return f"{word} {lease * longest * rng.random():.2f}"
 
 
@@ -92,7 +96,7 @@ _DEAD_REASONS: Mapping[str, Reason] = {
     "wait": Reason.RATE_LIMIT,
 }
 """What a task dies of whose runs end like this too often. Everything else is an error of no known reason."""
-_SUCCESSES = frozenset({"ok", "progress", "swallow", "steps", "ask"})
+_SUCCESSES = frozenset({"ok", "progress", "swallow", "steps", "ask", "nap"})
 
 
 def scripted_end(script: Sequence[str], max_attempts: int) -> ScriptedEnd:
@@ -162,6 +166,10 @@ async def _progress(context: Context, seconds: float) -> None:
     context.progress(_PROGRESS_STEPS, _PROGRESS_STEPS)
 
 
+async def _nap(context: Context, seconds: float) -> None:
+    await context.sleep(seconds)
+
+
 async def _wait(_: Context, seconds: float) -> None:
     await asyncio.sleep(0.05)
     raise RetryAfter(seconds)
@@ -198,6 +206,7 @@ def _raising(error: Callable[[], Exception]) -> Action:
 _ACTIONS: Mapping[str, Action] = {
     "ok": _ok,
     "progress": _progress,
+    "nap": _nap,
     "transient": _raising(lambda: Transient("by the script")),
     "permanent": _raising(lambda: Permanent("by the script")),
     "unknown": _raising(lambda: MeaninglessError("by the script")),
