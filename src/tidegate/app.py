@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from tidegate.application.core import Core
 from tidegate.application.task_schedule import ScheduleDecorator, ScheduleSettings, read_schedule
 from tidegate.calls.keys import Key, KeyRing
-from tidegate.calls.settings import CallTimes
+from tidegate.calls.settings import RECORD_MAX_BYTES, CallTimes, recording_option
 from tidegate.calls.upstream import Upstream
 from tidegate.codec.declaration import require_plain_function
 from tidegate.config import load_config
@@ -18,6 +18,7 @@ from tidegate.configured import PreparedTask, new_task_of
 from tidegate.context import Context
 from tidegate.domain.readers import (
     Seconds,
+    Size,
     name_option,
     names_option,
     shown,
@@ -178,6 +179,9 @@ class Tidegate(Hooks, TaskAccess):
         provider: str = "",
         times: CallTimes | None = None,
         keys: Sequence[Key] = (),
+        record: bool = False,
+        record_max_bytes: Size = RECORD_MAX_BYTES,
+        in_doubt: Literal["repeat", "ask"] = "repeat",
         **limits: Unpack[UpstreamLimits],
     ) -> Upstream:
         """Declare an outside service that tasks call; pass the returned value to `@app.task(upstream=…)`.
@@ -188,16 +192,23 @@ class Tidegate(Hooks, TaskAccess):
                 empty: the provider that `name` starts with.
             times: The time limits of one call. None: the defaults of `CallTimes`, 600 s in total.
             keys: API keys that its calls share, the preferred one first. Without keys, clients use their own.
+            record: Whether each response to a call in a task is kept with the task. A later run that makes
+                the same call gets the kept response, and nothing is sent or paid again.
+            record_max_bytes: A larger response is not kept: bytes, or text such as `4MiB`; at most 16 MiB.
+            in_doubt: For recorded calls: what a later run does with a call that may have been processed.
+                `repeat` makes it again, with the same idempotency key. `ask` makes the task a dead letter
+                until a person has decided.
             limits: The limits of `UpstreamLimits`. A limit that is left out does not apply.
 
         Raises:
-            OptionError: A limit is invalid, or the name is already declared with other limits.
+            OptionError: An option is invalid, or the name is already declared with other limits.
         """
         made = Upstream(
             name_option("upstream", name),
             make_limits(**limits),
             provider=provider,
             times=times,
+            recording=recording_option(record, record_max_bytes, in_doubt),
             keys=KeyRing(name, keys, self._core.config.environment or "") if keys else None,
             opened_store=self._core.opened_store,
             events=self._core.events,

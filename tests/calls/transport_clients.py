@@ -7,7 +7,7 @@ import time
 import httpx2
 from permits_in_memory import MemoryPermitSource
 
-from tidegate.calls.settings import CallSettings
+from tidegate.calls.settings import CallSettings, Recording
 from tidegate.calls.transport.transport import UpstreamTransport
 from tidegate.context import Context, RunControl, set_current_context
 from tidegate.domain.spec import Priority
@@ -58,6 +58,18 @@ def in_a_run(task_id="01900000-0000-7000-8000-000000000001", *, seconds=float("i
     )
     set_current_context(lambda: context)
     return control
+
+
+def begin_run(port, run):
+    """Begin a run whose steps go to this port."""
+    control = in_a_run(run=run)
+    control.step_port = port
+    return control
+
+
+def recording_client(network, permits=None, **recording):
+    """Return a client whose calls are recorded."""
+    return client_with_transport(network, permits, recording=Recording(**recording))
 
 
 class Pieces(httpx2.AsyncByteStream):

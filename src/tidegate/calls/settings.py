@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tidegate.domain.readers import Seconds, limit_option, set_fields
+from tidegate.domain.readers import (
+    Seconds,
+    Size,
+    choice_option,
+    flag_option,
+    limit_option,
+    set_fields,
+    size_option,
+    wrong,
+)
+from tidegate.domain.step import OnDoubt
 
+RECORD_MAX_BYTES = 2**20
+"""Unless an upstream sets another size, larger responses are not kept."""
+MOST_RECORD_BYTES = 16 * 2**20
+"""The largest size that an upstream can set: a response is written to the store at once."""
 _SHORTEST_SECONDS = 0.001
 """The time limit of a call whose run has no time left: the call ends at once."""
 
@@ -51,6 +65,29 @@ class CallTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class Recording:
+    """How the responses of an upstream's calls are kept, so that a re-run of a task does not repeat them."""
+
+    max_bytes: int = RECORD_MAX_BYTES
+    """A larger response is not kept."""
+    on_doubt: OnDoubt = OnDoubt.REPEAT
+    """What a re-run does with a call that may have been processed."""
+
+
+def recording_option(record: bool, max_bytes: Size, in_doubt: str) -> Recording | None:
+    """Return how an upstream records calls; None if it does not.
+
+    Raises:
+        OptionError: An option is invalid.
+    """
+    size = size_option("record_max_bytes", max_bytes)
+    if size > MOST_RECORD_BYTES:
+        raise wrong("record_max_bytes", max_bytes, "use at most 16 MiB")
+    on_doubt = OnDoubt(choice_option("in_doubt", in_doubt, (OnDoubt.REPEAT, OnDoubt.ASK)))
+    return Recording(size, on_doubt) if flag_option("record", record) else None
+
+
+@dataclass(frozen=True, slots=True)
 class CallSettings:
     """The settings of one upstream's calls."""
 
@@ -62,6 +99,8 @@ class CallSettings:
     idempotency_header: str = "Idempotency-Key"
     """The name of the idempotency header that each POST gets unless it has one already; empty for no
     header."""
+    recording: Recording | None = None
+    """How calls are recorded; None if they are not."""
 
     @property
     def provider_name(self) -> str:

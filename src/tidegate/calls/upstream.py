@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tidegate.calls.settings import CallSettings, CallTimes
+from tidegate.calls.settings import CallSettings, CallTimes, Recording
 from tidegate.domain.readers import shown
 from tidegate.errors import OptionError
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
@@ -42,6 +42,7 @@ class Upstream:
         *,
         provider: str = "",
         times: CallTimes | None = None,
+        recording: Recording | None = None,
         keys: KeyRing | None = None,
         opened_store: Callable[[], Awaitable[Store]],
         events: EventBus | None = None,
@@ -55,7 +56,7 @@ class Upstream:
             )
         self.name = name
         self.limits = limits
-        self.calls = CallSettings(name, provider or name, times or CallTimes())
+        self.calls = CallSettings(name, provider or name, times or CallTimes(), recording=recording)
         """The settings of the upstream's calls."""
         self.has_transport = False
         """Whether a transport was made. Only then do the time limits of calls apply to tasks."""
@@ -94,13 +95,17 @@ class Upstream:
             events=self._events,
         )
 
-    def transport(self, inner: Any = None, *, times: CallTimes | None = None) -> UpstreamTransport:
+    def transport(
+        self, inner: Any = None, *, times: CallTimes | None = None, record: bool | None = None
+    ) -> UpstreamTransport:
         """Return a transport for one client of `httpx2` or `httpx`: `AsyncClient(transport=…)`.
 
         Args:
             inner: The client library's transport that sends the requests. None for a new one: of `httpx2` if
                 that is installed, else of `httpx`.
             times: The time limits of a call; None for the upstream's.
+            record: Whether the responses of calls in tasks are kept, see `app.upstream`; None: as for the
+                upstream.
 
         Raises:
             ConfigError: Neither library is installed, or `inner` belongs to neither.
@@ -108,7 +113,10 @@ class Upstream:
         from tidegate.calls.transport.transport import UpstreamTransport
 
         self.has_transport = True
-        return UpstreamTransport(self.permits, self._settings(times), inner, stand_in=lambda: self.stand_in)
+        settings = self._settings(times)
+        if record is not None:
+            settings = replace(settings, recording=(settings.recording or Recording()) if record else None)
+        return UpstreamTransport(self.permits, settings, inner, stand_in=lambda: self.stand_in)
 
     def call(
         self,

@@ -168,6 +168,10 @@ class StepMethods:
         if self._control.stop is not None:
             raise TaskStopped(self._control.stop.value)
 
+    def recorded_steps(self) -> RunSteps | None:
+        """Return the steps of this run, for a transport; None in a plain call, whose steps are not kept."""
+        return None if self._control.step_port is None else self._steps()
+
     def _begin_step(
         self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], options: StepOptions
     ) -> tuple[StepExecution, RunSteps]:

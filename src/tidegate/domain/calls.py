@@ -36,7 +36,7 @@ class CallSummary:
     """The calls of one run, summed up when it ends."""
 
     count: int = 0
-    """How many calls were sent; 0 if the run used no transport."""
+    """How many calls were sent through transports."""
     may_be_processed: bool = False
     """Whether one of the calls may have been processed, and so billed."""
     own_succeeded: bool | None = None
@@ -50,6 +50,13 @@ class CallSummary:
     """The usage of all calls together; None if no response stated any."""
     ended: tuple[EndedCalls, ...] = ()
     """The calls that ended, by upstream and outcome."""
+    replayed: int = 0
+    """How many calls were not sent, because an earlier run had recorded their responses."""
+
+    @property
+    def are_unknown(self) -> bool:
+        """Whether the run used no transport. Whether it called its upstream in another way is not known."""
+        return self.count == 0 and self.replayed == 0
 
     def upstream_of(self, failure: Failure) -> str:
         """Return the upstream of the call that met this failure; empty if no transport's call did."""
@@ -75,6 +82,11 @@ class CallLog:
     _interrupted = ""
     _failures: tuple[FailedCall, ...] = ()
     _used: UsageTotals | None = None
+    _replayed = 0
+
+    def record_replayed(self) -> None:
+        """Record a call that was not sent, because an earlier run had recorded its response."""
+        self._replayed += 1
 
     def begin(self, upstream: str) -> None:
         """Record a call that is sent now."""
@@ -129,7 +141,7 @@ class CallLog:
             own: The run's own upstream; empty if there is none.
         """
         if not self._count:
-            return NO_CALLS
+            return CallSummary(replayed=self._replayed) if self._replayed else NO_CALLS
         in_flight = next((upstream for upstream, calls in self._in_flight.items() if calls > 0), "")
         return CallSummary(
             self._count,
@@ -139,6 +151,7 @@ class CallLog:
             self._failures,
             self._used,
             tuple(EndedCalls(*ended, calls) for ended, calls in sorted(self._ended.items())),
+            self._replayed,
         )
 
 

@@ -48,7 +48,7 @@ def counts_as_success(run: EndedRun, calls: CallSummary) -> bool:
     A run that used transports counts if its last call of that upstream succeeded. Calls of other upstreams,
     and failed calls from which the function recovered, were reported to their gates when they ended.
     """
-    return bool(run.upstream) and (calls.count == 0 or calls.own_succeeded is True)
+    return bool(run.upstream) and (calls.are_unknown or calls.own_succeeded is True)
 
 
 def is_silent_probe(run: EndedRun, calls: CallSummary) -> bool:

@@ -127,7 +127,7 @@ def _unreported_call_failure(
     call_failure = call_failure_of(failure, rng, task_id=fence.task_id)
     if call_failure is None:
         return None
-    if calls.count == 0:
+    if calls.are_unknown:
         return call_failure if terms.upstream else None
     if failure.reason is Reason.TIMEOUT and failure.status is None and calls.interrupted_upstream:
         return replace(call_failure, upstream=calls.interrupted_upstream)

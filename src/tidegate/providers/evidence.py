@@ -17,7 +17,7 @@ _STATUS_NAMES = ("status_code", "http_status", "status", "code", "http_code")
 _BODY_NAMES = ("body", "json_body", "details")
 _CODE_NAMES = ("error_code", "code", "type", "status")
 _CODE_HEADERS = ("x-amzn-errortype", "x-ms-error-code", "x-error-code")
-_REQUEST_ID_HEADERS = (
+REQUEST_ID_HEADERS = (
     "x-request-id",
     "request-id",
     "x-amzn-requestid",
@@ -183,7 +183,7 @@ def _request_id(
 ) -> str:
     by_name = dict(reversed(headers))
     candidates = (
-        *(by_name.get(name) for name in _REQUEST_ID_HEADERS),
+        *(by_name.get(name) for name in REQUEST_ID_HEADERS),
         field(field(response, "ResponseMetadata"), "RequestId"),
         peek(exc, "request_id"),
         field(document, "request_id"),

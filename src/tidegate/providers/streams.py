@@ -147,6 +147,11 @@ class StreamEnd:
             self._has_ended = True
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the end of a known protocol came."""
+        return self._has_ended
+
+    @property
     def missing(self) -> str:
         """The protocol whose end is missing; empty if it came or the protocol is unknown."""
         return "" if self._protocol is None or self._has_ended else self._protocol.name

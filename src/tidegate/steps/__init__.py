@@ -8,7 +8,7 @@ is how both reach the store from the event loop, a thread or a child process; th
 
 from tidegate.steps.current import CurrentStep, current_step
 from tidegate.steps.doing import do_step, do_step_sync
-from tidegate.steps.execution import StepExecution, StepLost
+from tidegate.steps.execution import StepExecution, StepLost, refusal_of
 from tidegate.steps.options import InDoubt, OnChange, StepDone, step_options
 from tidegate.steps.port import NotRecorded, StepPort
 from tidegate.steps.run_steps import RunSteps
@@ -26,5 +26,6 @@ __all__ = [
     "current_step",
     "do_step",
     "do_step_sync",
+    "refusal_of",
     "step_options",
 ]

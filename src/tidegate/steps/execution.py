@@ -16,7 +16,7 @@ from tidegate.domain.failure import Failure, Reason
 from tidegate.domain.outcome import Fence
 from tidegate.domain.step import OnDoubt, StepState, idempotency_key
 from tidegate.domain.text import redacted_text, storable
-from tidegate.errors import ArgumentsError, StepChangedError, StepInDoubtError, StepRejectedError
+from tidegate.errors import ArgumentsError, StepChangedError, StepError, StepInDoubtError, StepRejectedError
 from tidegate.policy.classify import classify
 from tidegate.steps.current import CurrentStep, current_step
 from tidegate.steps.options import StepOptions
@@ -124,17 +124,7 @@ class StepExecution:
             return Recorded(self._decoded(begun.data))
         if begun.status is BeginStatus.FENCED:
             raise StepLost
-        if begun.status is BeginStatus.REJECTED:
-            raise StepRejectedError(
-                f"a person decided that step {self._name!r} must not be done again",
-                fix="enqueue a new task, if the work is still wanted",
-                step=self._name,
-            )
-        raise StepInDoubtError(
-            f"step {self._name!r}, begun by an earlier run, has no recorded answer: it may have been done",
-            fix=f"find out, then: tidegate doubts ls --task {self._fence.task_id}",
-            step=self._name,
-        )
+        raise refusal_of(begun.status, self._name, self._fence.task_id)
 
     def finish(self, value: Any) -> Future[EndedStep]:
         """Record the result.
@@ -200,6 +190,21 @@ class StepExecution:
             return self._shape.decode(data, path=path)
         except ArgumentsError:
             return Shape().decode(data, path=path)
+
+
+def refusal_of(status: BeginStatus, name: str, task_id: str) -> StepError:
+    """Return the error for a step that may not be done now, because it is in doubt or was rejected."""
+    if status is BeginStatus.REJECTED:
+        return StepRejectedError(
+            f"a person decided that step {name!r} must not be done again",
+            fix="enqueue a new task, if the work is still wanted",
+            step=name,
+        )
+    return StepInDoubtError(
+        f"step {name!r} was begun before and has no recorded answer: it may have been done",
+        fix=f"find out, then: tidegate doubts ls --task {task_id}",
+        step=name,
+    )
 
 
 def unwrapped(function: Any) -> Any:

@@ -5,17 +5,14 @@ This module handles the requests of `httpx2` and `httpx` by duck typing and impo
 
 from __future__ import annotations
 
-import hashlib
 import uuid
-from collections import Counter
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from tidegate.calls.permits import Permit
 from tidegate.calls.settings import CallSettings, CallTimes
+from tidegate.calls.transport.identity import CallIdentity, identify_call
 from tidegate.calls.transport.libraries import content_of
 from tidegate.calls.transport.redirects import leaves_origin
-from tidegate.context import Context, current_context
 from tidegate.domain.spec import NO_LIMIT
 from tidegate.providers.requests import Sizes, asks_for_stream, sizes_of
 
@@ -28,15 +25,30 @@ def sizes_of_request(request: Any) -> Sizes:
 
 
 def prepare_request(
-    request: Any, settings: CallSettings, permit: Permit, times: CallTimes, *, is_stream_asked_for: bool
+    request: Any,
+    settings: CallSettings,
+    permit: Permit,
+    times: CallTimes,
+    *,
+    is_stream_asked_for: bool,
+    identity: CallIdentity | None = None,
 ) -> None:
-    """Add the API key, the idempotency key and the time limits to the request."""
+    """Add the API key, the idempotency key and the time limits to the request.
+
+    Args:
+        request: The request.
+        settings: The settings of the call.
+        permit: The permit of the call.
+        times: The time limits of the call.
+        is_stream_asked_for: Whether it asks for a streamed response.
+        identity: The identity of a recorded call; None for another call.
+    """
     headers = request.headers
     if permit.api_key is not None and not leaves_origin(request):
         _put_key(headers, permit.api_key)
     name = settings.idempotency_header
     if name and request.method == "POST" and name not in headers:
-        headers[name] = idempotency_key(request.method, str(request.url), content_of(request))
+        headers[name] = _idempotency_key(identity or identify_call(request))
     if is_stream_asked_for:
         # A compressed stream cannot be read while it is passed on.
         headers["accept-encoding"] = "identity"
@@ -48,30 +60,9 @@ def wants_stream(request: Any) -> bool:
     return asks_for_stream(str(request.url), request.headers, content_of(request))
 
 
-_equal_calls: WeakKeyDictionary[Context, Counter[str]] = WeakKeyDictionary()
-
-
-def idempotency_key(method: str, url: str, body: bytes | None) -> str:
-    """Return the idempotency key of this call.
-
-    The key is the same when the task runs again and repeats the call.
-
-    Equal calls of one run are numbered, so each has its own key. Outside a task, and for content that cannot
-    be read, the key is random: two different uploads must never share a key.
-
-    Args:
-        method: The request's method.
-        url: The request's URL.
-        body: The request's content; None for an upload that is not read yet.
-    """
-    run = current_context()
-    if run is None or body is None:
-        return f"tg-{uuid.uuid4().hex}"
-    content = hashlib.sha256(b"\0".join((method.encode(), url.encode(), body))).hexdigest()
-    calls = _equal_calls.setdefault(run, Counter())
-    calls[content] += 1
-    named = f"{run.task_id} {content} {calls[content]}"
-    return f"tg-{hashlib.sha256(named.encode()).hexdigest()[:32]}"
+def _idempotency_key(identity: CallIdentity | None) -> str:
+    """Return the idempotency key of a call. It is random for a call without an identity."""
+    return f"tg-{uuid.uuid4().hex}" if identity is None else identity.idempotency_key
 
 
 def _put_key(headers: Any, secret: str) -> None:

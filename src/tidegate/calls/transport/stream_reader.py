@@ -77,6 +77,11 @@ class StreamReader:
             self._read_document(self._whole)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the end of the stream's protocol came."""
+        return self._end.has_ended
+
+    @property
     def missing_end(self) -> str:
         """Why a stream that has ended is incomplete; empty if it is complete, or if this cannot be known."""
         if not self._readable:

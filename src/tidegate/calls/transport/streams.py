@@ -10,6 +10,7 @@ from tidegate.calls.permits import Permit
 from tidegate.calls.results import result_of_error, run_to_end
 from tidegate.calls.settings import CallSettings
 from tidegate.calls.transport.libraries import time_limit
+from tidegate.calls.transport.recorded_call import RecordedCall
 from tidegate.calls.transport.responses import content_type, is_document
 from tidegate.calls.transport.stream_reader import StreamReader
 from tidegate.domain.calls import CallResult
@@ -29,6 +30,7 @@ class StreamedResponse:
         idle_seconds: The longest wait for the next piece.
         seconds: The time from sending to the first byte.
         is_asked_for: Whether the request asked the provider for a stream.
+        call: Records the response; None if it is not recorded.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class StreamedResponse:
         idle_seconds: float,
         seconds: float,
         is_asked_for: bool,
+        call: RecordedCall | None = None,
     ) -> None:
         self._library = library
         self._request = request
@@ -61,6 +64,9 @@ class StreamedResponse:
             is_event_stream=is_asked_for and kind == "text/event-stream",
         )
         self._ended = False
+        self._response = response
+        self._call = call
+        self._received = None if call is None else Received(call.max_bytes)
 
     def stream(self) -> Any:
         """Return the response as a stream object of the library."""
@@ -85,10 +91,12 @@ class StreamedResponse:
                 await self._settle(result_of_error(error, self._settings, seconds=self._seconds))
                 raise
             self._reader.feed(piece)
+            if self._received is not None:
+                self._received.add(piece)
             yield piece
         self._reader.finish()
         if not self._reader.missing_end:
-            await self._settle(self._result())
+            await self._settle(self._result(), is_complete=True)
             return
         broken = self._library.RemoteProtocolError(self._reader.missing_end, request=self._request)
         if self._reader.failure is not None:  # the stream itself has reported why it broke off
@@ -102,15 +110,49 @@ class StreamedResponse:
         try:
             await self._source.aclose()
         finally:
-            await self._settle(self._result())
+            await self._settle(self._result(), is_complete=self._reader.has_ended)
 
     def _result(self) -> CallResult:
         return CallResult(self._reader.failure, self._status, self._reader.usage, self._seconds)
 
-    async def _settle(self, end: CallResult) -> None:
-        if not self._ended:
-            self._ended = True
+    async def _settle(self, end: CallResult, *, is_complete: bool = False) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        try:
+            if self._call is not None:
+                await self._record(self._call, end, is_complete=is_complete)
+        finally:
             await run_to_end(self._permit.settle(end))
+
+    async def _record(self, call: RecordedCall, end: CallResult, *, is_complete: bool) -> None:
+        if end.failure is not None or self._status >= 300:
+            await call.fail(end)
+        elif is_complete:
+            await call.keep(self._response, None if self._received is None else self._received.whole())
+        else:
+            await call.cut_off("its stream was closed before its end")
+
+
+class Received:
+    """The bytes of a stream so far, up to a size."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        """Keep the next piece. If the size is exceeded, nothing is kept."""
+        self._size += len(piece)
+        if self._size > self._max_bytes:
+            self._pieces.clear()
+        else:
+            self._pieces.append(piece)
+
+    def whole(self) -> bytes | None:
+        """Return the bytes; None if they are more than the size."""
+        return None if self._size > self._max_bytes else b"".join(self._pieces)
 
 
 @cache

@@ -20,12 +20,14 @@ from tidegate.calls.permits import Permit, PermitSource
 from tidegate.calls.requests import current_run, permit_request_for, remaining_times
 from tidegate.calls.results import is_pool_timeout, result_of_error, run_to_end
 from tidegate.calls.settings import CallSettings
+from tidegate.calls.transport.kept_response import KeptResponse
 from tidegate.calls.transport.libraries import (
     is_streamed_by_client,
     library_of_transport,
     make_transport,
     time_limit,
 )
+from tidegate.calls.transport.recorded_call import RecordedCall, recorded_call
 from tidegate.calls.transport.redirects import remember_origin
 from tidegate.calls.transport.requests import prepare_request, sizes_of_request, wants_stream
 from tidegate.calls.transport.responses import (
@@ -38,6 +40,7 @@ from tidegate.calls.transport.responses import (
 from tidegate.calls.transport.sdk_retries import remember_error, reraise_first_error
 from tidegate.calls.transport.streams import StreamedResponse
 from tidegate.calls.transport.sync import SyncTransport, ThreadedTransport
+from tidegate.domain.calls import CallResult
 from tidegate.domain.usage import HeaderLimit
 
 if TYPE_CHECKING:
@@ -140,8 +143,21 @@ class UpstreamTransport(_ClientTransport):
             request: The client's request.
             is_streamed_by_client: Whether the client reads the response as a stream.
         """
+        call = recorded_call(request, self._settings)
+        if call is None:
+            return await self._exchange(request, is_streamed_by_client, None)
+        try:
+            kept = await call.find()
+            if kept is not None:
+                return kept.response(self._library, request)
+            return await self._exchange(request, is_streamed_by_client, call)
+        except BaseException:
+            await call.abandon()
+            raise
+
+    async def _exchange(self, request: Any, is_streamed_by_client: bool, call: RecordedCall | None) -> Any:
         permit = await self._permits.acquire(permit_request_for(sizes_of_request(request), self._settings))
-        response = await self._call(request, permit, is_streamed_by_client)
+        response = await self._call(request, permit, is_streamed_by_client, call)
         remember_origin(request, response)
         return response
 
@@ -175,12 +191,24 @@ class UpstreamTransport(_ClientTransport):
     ) -> None:
         self.close()
 
-    async def _call(self, request: Any, permit: Permit, is_streamed_by_client: bool) -> Any:
+    async def _call(
+        self, request: Any, permit: Permit, is_streamed_by_client: bool, call: RecordedCall | None
+    ) -> Any:
         host, sent_at, is_asked_for = request.url.host, None, wants_stream(request)
         try:
             current_run()  # this raises if the run ended while the call waited for its permit
             times = remaining_times(self._settings.times)
-            prepare_request(request, self._settings, permit, times, is_stream_asked_for=is_asked_for)
+            prepare_request(
+                request,
+                self._settings,
+                permit,
+                times,
+                is_stream_asked_for=is_asked_for,
+                identity=None if call is None else call.identity,
+            )
+            if call is not None and (kept := await call.begin()) is not None:
+                await run_to_end(permit.release())
+                return kept.response(self._library, request)
             await permit.mark_sending()
             sent_at = time.monotonic()
             async with time_limit(self._library, times.seconds, request):
@@ -198,7 +226,7 @@ class UpstreamTransport(_ClientTransport):
                 elif body is not None:
                     check_complete(response, body, self._library, request)
         except BaseException as error:
-            await self._end_with_error(permit, error, sent_at)
+            await self._end_with_error(permit, error, sent_at, call)
             raise
         seconds = time.monotonic() - sent_at
         if body is None:
@@ -211,11 +239,26 @@ class UpstreamTransport(_ClientTransport):
                 idle_seconds=times.idle_seconds,
                 seconds=seconds,
                 is_asked_for=is_asked_for,
+                call=call,
             ).stream()
             return response
         end = result_of_response(response, body, self._settings, host, seconds=seconds)
-        await run_to_end(permit.settle(end))
-        return response
+        try:
+            kept = None if call is None else await self._record(call, response, end)
+        finally:
+            await run_to_end(permit.settle(end))
+        return response if kept is None else kept.response(self._library, request)
+
+    async def _record(self, call: RecordedCall, response: Any, end: CallResult) -> KeptResponse | None:
+        """Record how a call ended whose response was read completely.
+
+        Returns:
+            The response that counts, if another run has recorded one first; otherwise None.
+        """
+        if end.failure is None and response.status_code < 300:
+            return await call.keep(response, b"".join(response.stream))
+        await call.fail(end)
+        return None
 
     def _sender(self) -> Any:
         """Return the transport that sends the next request."""
@@ -240,9 +283,15 @@ class UpstreamTransport(_ClientTransport):
             return raw
         return decoded
 
-    async def _end_with_error(self, permit: Permit, error: BaseException, sent_at: float | None) -> None:
+    async def _end_with_error(
+        self, permit: Permit, error: BaseException, sent_at: float | None, call: RecordedCall | None
+    ) -> None:
         if sent_at is None or is_pool_timeout(error):
             await run_to_end(permit.release())
-            return
-        seconds = time.monotonic() - sent_at
-        await run_to_end(permit.settle(result_of_error(error, self._settings, seconds=seconds)))
+            return  # `exchange` ends a recorded call that was not sent
+        end = result_of_error(error, self._settings, seconds=time.monotonic() - sent_at)
+        try:
+            if call is not None:
+                await call.fail(end)
+        finally:
+            await run_to_end(permit.settle(end))
