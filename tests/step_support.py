@@ -45,7 +45,7 @@ class RecordingPort:
         return answered([])
 
     def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:
-        return _now(WaitAnswer(WaitStatus.TIMED_OUT))
+        return answered(WaitAnswer(WaitStatus.TIMED_OUT))
 
 
 class StepStore:

@@ -168,10 +168,6 @@ class StepMethods:
         if self._control.stop is not None:
             raise TaskStopped(self._control.stop.value)
 
-    def recorded_steps(self) -> RunSteps | None:
-        """Return the steps of this run, for a transport; None in a plain call, whose steps are not kept."""
-        return None if self._control.step_port is None else self._steps()
-
     def _begin_step(
         self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], options: StepOptions
     ) -> tuple[StepExecution, RunSteps]:
@@ -191,6 +187,11 @@ class StepMethods:
                 port = self._control.step_port or NotRecorded()
                 self._control.steps = RunSteps(Fence(self.task_id, self.run), self.function, port)
             return self._control.steps
+
+
+def recorded_steps(run: StepMethods) -> RunSteps | None:
+    """Return the steps of a run, for its transports; None in a plain call, whose steps are not kept."""
+    return None if run._control.step_port is None else run._steps()  # noqa: SLF001 - not for task functions
 
 
 def _options(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import ExitStack
 from typing import Any
 
 from tidegate.calls.gate_permit import is_interrupted
@@ -13,8 +14,9 @@ from tidegate.calls.transport.identity import CallIdentity, identify_call, relea
 from tidegate.calls.transport.kept_response import KEPT_CODEC, KeptResponse
 from tidegate.context import Context, TaskStopped
 from tidegate.context.run_control import StopReason
+from tidegate.context.steps import recorded_steps
 from tidegate.domain.calls import CallResult
-from tidegate.domain.step import KEY_LENGTH, StepState, step_key
+from tidegate.domain.step import KEY_LENGTH, StepState, step_digest, step_key
 from tidegate.domain.text import redacted_text, storable
 from tidegate.steps import RunSteps, refusal_of
 from tidegate.store.step_rows import BeginStatus, EndStatus, StepBegin, StepEnd
@@ -39,7 +41,7 @@ def recorded_call(request: Any, settings: CallSettings) -> RecordedCall | None:
     if recording is None or request.method in _READS:
         return None
     run = current_run()
-    steps = None if run is None else run.recorded_steps()
+    steps = None if run is None else recorded_steps(run)
     if run is None or steps is None:
         return None
     identity = identify_call(request, steps)
@@ -74,10 +76,13 @@ class RecordedCall:
         self._recording = recording
         self._upstream = upstream
         self._name = f"call {upstream}"[:KEY_LENGTH]
-        self._key = step_key(self._name, f"{identity.work} {identity.content}".encode(), identity.number)
+        digest = step_digest(self._name, f"{identity.work} {identity.content}".encode())
+        self._key = step_key(digest, identity.number)
         self._attempt = 0
         self._is_begun = False
         self._has_ended = False
+        self._in_flight = ExitStack()
+        self._in_flight.enter_context(steps.waits.doing_step())
 
     @property
     def max_bytes(self) -> int:
@@ -172,6 +177,7 @@ class RecordedCall:
 
     def _release(self) -> None:
         self._has_ended = True
+        self._in_flight.close()
         release_number(self.identity, self._steps)
 
     async def _end(
@@ -197,12 +203,15 @@ class RecordedCall:
         except Exception as error:  # the response was paid for, and must not be lost
             _log.warning("a call of %s could not be recorded: %s", self._upstream, error)
             return None
+        finally:
+            self._in_flight.close()
         if status is EndStatus.DONE and ended.status is EndStatus.ALREADY:
             return KeptResponse.load(ended.data, ended.codec)
         return None
 
     def _replayed(self, data: bytes, codec: str) -> KeptResponse:
         self._has_ended = True
+        self._in_flight.close()
         self._run.calls.record_replayed()
         return KeptResponse.load(data, codec)
 
