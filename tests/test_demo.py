@@ -135,7 +135,10 @@ def test_the_demo_serves_the_api_with_a_read_only_token(tmp_path: Path) -> None:
     assert started.processes() == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path, number: int, code: int) -> None:
     started = Demo(tmp_path / "demo", tasks=20, seconds=30)
     assert started.process.stderr is not None

@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from support import APPS, until
+from tidegate.worker.supervisor.health import Health, query_health
 
 
 class Service:
@@ -81,6 +83,15 @@ def health(directory: Path, *words: str, kind: str = "worker") -> subprocess.Com
         timeout=30,
         check=False,
     )
+
+
+def live_health(directory: Path, kind: str = "worker") -> Health | None:
+    """Return what the only service of a kind answers; None if none does or it hangs.
+
+    To be asked again and again: a health command costs an interpreter each time.
+    """
+    with patch.dict(os.environ, {"TIDEGATE_RUN": str(directory / "run")}):
+        return next(iter(query_health(kind, None, 5.0)), None)
 
 
 def notes(directory: Path, name: str) -> list[Any]:

@@ -62,16 +62,20 @@ async def test_a_child_that_dies_costs_only_its_own_task_and_the_pool_heals(
     await client.app.aclose()
 
 
-@pytest.mark.parametrize("how", ["exit 0", "exit 3", "interrupt", "generator", "base"])
-async def test_what_is_no_exception_is_a_failed_run_in_a_child_too(
-    client: Any, worker: Any, how: str
-) -> None:
-    handle, behind = await client.leave.enqueue(how), await client.normal.enqueue(7)
-    assert await behind.result(10) == 7
-    row = (await all_final(client.app, [handle.id]))[handle.id]
-    name = {"exit 0": "SystemExit", "exit 3": "SystemExit", "interrupt": "KeyboardInterrupt"}.get(how, "")
-    assert row.state is State.DEAD
-    assert name in (await runs_of(handle))[0].error_class
+async def test_what_is_no_exception_is_a_failed_run_in_a_child_too(client: Any, worker: Any) -> None:
+    names = {
+        "exit 0": "SystemExit",
+        "exit 3": "SystemExit",
+        "interrupt": "KeyboardInterrupt",
+        "generator": "",
+        "base": "",
+    }
+    for how, name in names.items():
+        handle, behind = await client.leave.enqueue(how), await client.normal.enqueue(7)
+        assert await behind.result(10) == 7, how
+        row = (await all_final(client.app, [handle.id]))[handle.id]
+        assert row.state is State.DEAD, how
+        assert name in (await runs_of(handle))[0].error_class, how
     await client.app.aclose()
 
 
@@ -99,40 +103,40 @@ async def test_unresponsive_code_ends_at_its_time_limit(
     await client.app.aclose()
 
 
-@pytest.mark.parametrize("how", ["run", "shell", "new session", "deaf to signals", "full pipe"])
-async def test_a_time_limit_ends_the_whole_process_tree(
-    client: Any, worker: Any, tmp_path: Path, how: str
-) -> None:
-    handle = await client.spawn.enqueue(how)
-    rows = await all_final(client.app, [handle.id], within=15)
-    assert (rows[handle.id].reason, rows[handle.id].state) == ("timeout", State.DEAD)
-    pids = noted(tmp_path, "pids")
-    assert pids
+async def test_a_time_limit_ends_the_whole_process_tree(client: Any, worker: Any, tmp_path: Path) -> None:
+    for how in ("run", "shell", "new session", "deaf to signals", "full pipe"):
+        earlier = len(noted(tmp_path, "pids"))
+        handle = await client.spawn.enqueue(how)
+        rows = await all_final(client.app, [handle.id], within=15)
+        assert (rows[handle.id].reason, rows[handle.id].state) == ("timeout", State.DEAD), how
+        pids = noted(tmp_path, "pids")[earlier:]
+        assert pids, how
 
-    async def gone() -> bool:
-        return not any(alive(pid) for pid in pids)
+        async def gone(pids: list[int] = pids) -> bool:
+            return not any(alive(pid) for pid in pids)
 
-    await until(gone, within=5, what="everything it started is gone")
+        await until(gone, within=5, what=f"everything it started is gone: {how}")
     await client.app.aclose()
 
 
-@pytest.mark.parametrize("how", ["at once", "slowly", "grandchild", "MemoryError"])
+@pytest.mark.timeout(120)
 async def test_a_task_over_its_memory_limit_is_killed_alone_and_the_amount_is_recorded(
-    client: Any, worker: Any, tmp_path: Path, how: str
+    client: Any, worker: Any, tmp_path: Path
 ) -> None:
-    handle = await client.eat.enqueue(how)
-    beside = [await client.normal.enqueue(number) for number in range(3)]
-    assert [await one.result(15) for one in beside] == [0, 1, 2]
-    rows = await all_final(client.app, [handle.id], within=30)
-    runs = await runs_of(handle)
-    assert rows[handle.id].state is State.DEAD
-    if how == "MemoryError":
-        assert len(runs) == 3
-        assert runs[0].error_class == "MemoryError"
-    else:
-        assert "memory limit 300 MiB" in runs[0].message
-        assert [run.charge for run in runs] == ["crash"] * len(runs)
-        assert len(runs) == 2, "one retry, no more"
+    for how in ("at once", "slowly", "grandchild", "MemoryError"):
+        handle = await client.eat.enqueue(how)
+        beside = [await client.normal.enqueue(number) for number in range(3)]
+        assert [await one.result(15) for one in beside] == [0, 1, 2], how
+        rows = await all_final(client.app, [handle.id], within=30)
+        runs = await runs_of(handle)
+        assert rows[handle.id].state is State.DEAD, how
+        if how == "MemoryError":
+            assert len(runs) == 3
+            assert runs[0].error_class == "MemoryError"
+        else:
+            assert "memory limit 300 MiB" in runs[0].message, how
+            assert [run.charge for run in runs] == ["crash"] * len(runs), how
+            assert len(runs) == 2, f"{how}: one retry, no more"
     assert worker.process.poll() is None
     await client.app.aclose()
 
@@ -212,21 +216,21 @@ async def test_coroutines_run_in_children_too_with_progress_and_retry(client: An
     await client.app.aclose()
 
 
-@pytest.mark.parametrize("name", ["listens", "deaf_to_cancel"])
 async def test_a_cancel_reaches_a_child_and_kills_it_after_its_grace(
-    client: Any, worker: Any, tmp_path: Path, name: str
+    client: Any, worker: Any, tmp_path: Path
 ) -> None:
-    handle = await getattr(client, name).enqueue()
+    for count, function in enumerate((client.listens, client.deaf_to_cancel), 1):
+        handle = await function.enqueue()
 
-    async def listening() -> bool:
-        return bool(noted(tmp_path, "listening"))
+        async def listening(count: int = count) -> bool:
+            return len(noted(tmp_path, "listening")) == count
 
-    await until(listening)
-    asked_at = time.monotonic()
-    assert await handle.cancel() is CancelStatus.REQUESTED
-    rows = await all_final(client.app, [handle.id])
-    assert time.monotonic() - asked_at < 3
-    assert rows[handle.id].state is State.CANCELLED
+        await until(listening)
+        asked_at = time.monotonic()
+        assert await handle.cancel() is CancelStatus.REQUESTED
+        rows = await all_final(client.app, [handle.id])
+        assert time.monotonic() - asked_at < 3
+        assert rows[handle.id].state is State.CANCELLED
     await client.app.aclose()
 
 

@@ -44,7 +44,7 @@ async def test_a_task_longer_than_its_lease_runs_once(client: Any, tmp_path: Pat
     await client.app.aclose()
 
 
-@pytest.mark.parametrize("body", ["block_loop", "spin"])
+@pytest.mark.parametrize("body", [pytest.param("block_loop", marks=pytest.mark.slow), "spin"])
 async def test_code_that_blocks_the_loop_loses_no_lease(client: Any, tmp_path: Path, body: str) -> None:
     with worker_process("bodies:app", tmp_path), worker_process("bodies:app", tmp_path):
         handle = await getattr(client, body).enqueue(2.5)

@@ -59,7 +59,7 @@ def test_the_clock_of_the_loop_is_current_after_a_callback_that_blocks(kind: str
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("kind", ["asyncio", pytest.param("uvloop", marks=pytest.mark.slow)])
 async def test_tasks_run_are_stopped_and_are_cancelled_on_each_event_loop(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

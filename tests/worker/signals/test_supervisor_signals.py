@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_support import came, children, descendants, health, notes, service, state_of
+from worker_support import came, children, descendants, health, live_health, notes, service, state_of
 
 from support import all_final, load_app, until
 from tidegate import State
@@ -59,7 +58,7 @@ async def began(directory: Path, count: int) -> None:
 # --- stopping --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["process 1", "sh -c", "sh -c exec"])
+@pytest.mark.parametrize("place", ["process 1", "sh -c", pytest.param("sh -c exec", marks=pytest.mark.slow)])
 async def test_sigterm_drains_a_worker_also_as_process_1_and_behind_a_shell(
     client: Any, tmp_path: Path, place: str
 ) -> None:
@@ -100,7 +99,9 @@ async def test_a_shell_as_process_1_logs_a_warning_and_a_group_signal_drains(
     await client.app.aclose()
 
 
-@pytest.mark.parametrize("shell", ['"$@" & exit 0', 'nohup "$@" & exit 0'])
+@pytest.mark.parametrize(
+    "shell", ['"$@" & exit 0', pytest.param('nohup "$@" & exit 0', marks=pytest.mark.slow)]
+)
 async def test_a_worker_in_the_background_outlives_its_shell(client: Any, tmp_path: Path, shell: str) -> None:
     with service(tmp_path, *WORKER, before=["sh", "-c", shell, "sh"]) as worker:
         assert worker.wait() == 0
@@ -118,11 +119,19 @@ async def test_a_worker_in_the_background_outlives_its_shell(client: Any, tmp_pa
 
 def ready_pid(directory: Path) -> int:
     """Return the process id of the only worker once it is ready; else 0."""
-    asked = health(directory, "--json")
-    return int(json.loads(asked.stdout)["workers"][0]["pid"]) if asked.returncode == 0 else 0
+    answer = live_health(directory)
+    return answer.pid if answer is not None and not answer.problems else 0
 
 
-@pytest.mark.parametrize("when", ["while the application is imported", "as process 1 too"])
+def processes(directory: Path) -> str:
+    """Return what the only worker says of its processes; empty until it is ready."""
+    answer = live_health(directory)
+    return answer.status if answer is not None and not answer.problems else ""
+
+
+@pytest.mark.parametrize(
+    "when", [pytest.param("while the application is imported", marks=pytest.mark.slow), "as process 1 too"]
+)
 async def test_a_stop_signal_before_the_start_is_obeyed(client: Any, tmp_path: Path, when: str) -> None:
     hang = "import time; print('importing', flush=True); time.sleep(60)"
     (tmp_path / "slow_to_import.py").write_text(hang)
@@ -240,7 +249,7 @@ async def test_a_broken_configuration_exits_with_78_at_start_and_is_retried_late
 # --- process 1 and orphans -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["process 1", "subreaper"])
+@pytest.mark.parametrize("place", ["process 1", pytest.param("subreaper", marks=pytest.mark.slow)])
 async def test_orphans_of_tasks_are_reaped(client: Any, tmp_path: Path, place: str) -> None:
     before = process_1() if place == "process 1" else ()
     with service(tmp_path, *WORKER, before=before) as worker:
@@ -318,13 +327,13 @@ async def test_sighup_with_code_that_cannot_be_imported_changes_nothing(client: 
 
 async def test_sighup_starts_added_pools_and_stops_removed_pools(client: Any, tmp_path: Path) -> None:
     with service(tmp_path, *WORKER) as worker:
-        await came(lambda: "1 of 1 processes" in health(tmp_path).stdout, "one process is ready")
+        await came(lambda: "1 of 1 processes" in processes(tmp_path), "one process is ready")
         (tmp_path / "code").write_text("two pools")
         worker.process.send_signal(signal.SIGHUP)
-        await came(lambda: "2 of 2 processes" in health(tmp_path).stdout, "both pools are ready")
+        await came(lambda: "2 of 2 processes" in processes(tmp_path), "both pools are ready")
         (tmp_path / "code").write_text("1")
         worker.process.send_signal(signal.SIGHUP)
-        await came(lambda: "1 of 1 processes" in health(tmp_path).stdout, "one pool is left")
+        await came(lambda: "1 of 1 processes" in processes(tmp_path), "one pool is left")
         await came(lambda: len(descendants(worker.pid)) == 1, "and one process")
     await client.app.aclose()
 

@@ -181,7 +181,7 @@ async def test_memory_of_child_processes_does_not_count_for_their_pool_process(
     await client.app.aclose()
 
 
-@pytest.mark.parametrize("limit", ["SOFT", "HARD"])
+@pytest.mark.parametrize("limit", ["SOFT", pytest.param("HARD", marks=pytest.mark.slow)])
 async def test_a_memory_limit_below_the_imported_application_is_refused_with_both_numbers(
     client: Any, tmp_path: Path, limit: str
 ) -> None:
