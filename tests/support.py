@@ -37,6 +37,11 @@ FAST = Timings(
 )
 """Everything scaled down; a real lease is 30 s."""
 
+EVERYDAY_ON_SQLITE = pytest.mark.parametrize(
+    "store_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
+)
+"""For a test of what is above the store, which the contract of the store makes the same on both."""
+
 APPS = Path(__file__).parent / "apps"
 
 

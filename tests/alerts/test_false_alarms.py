@@ -52,7 +52,7 @@ def test_thirty_days_of_bursty_traffic_raise_at_most_one_alarm_for_each_queue_an
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("day", [1.0, 3.0])
+@pytest.mark.parametrize("day", [1.0, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_a_broken_provider_is_an_alert_within_three_minutes(day: float) -> None:
     """From the second day on, at noon."""
     start = day * DAY + DAY / 2

@@ -71,8 +71,8 @@ def unmade_postgres_clients(through: str) -> Made:
 
 
 BACK_ENDS: dict[str, BackEnd] = {
-    "sqlite": BackEnd(sqlite_clients, sqlite_clients, examples=50),
-    "postgres": BackEnd(postgres_clients("postgres"), unmade_postgres_clients("postgres"), examples=15),
+    "sqlite": BackEnd(sqlite_clients, sqlite_clients, examples=25),
+    "postgres": BackEnd(postgres_clients("postgres"), unmade_postgres_clients("postgres"), examples=10),
     "pgbouncer": BackEnd(postgres_clients("bouncer"), unmade_postgres_clients("bouncer"), examples=5),
 }
 """Back ends by name. A new back end is added only here."""

@@ -187,6 +187,7 @@ async def test_an_embedded_worker_refuses_a_database_of_0_1_0(refused: Old) -> N
     ],
     ids=lambda command: " ".join(command[:2]),
 )
+@pytest.mark.parametrize("old", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True)
 def test_every_command_refuses_a_database_of_0_1_0(
     refused: Old, tmp_path: Path, command: tuple[str, ...]
 ) -> None:

@@ -325,14 +325,15 @@ class Contract(RuleBasedStateMachine):
             self.seen[task.id] = task.state
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_sequence_of_calls_behaves_like_the_model(
-    back_end: BackEnd, request: pytest.FixtureRequest
+    back_end: BackEnd, request: pytest.FixtureRequest, times: int
 ) -> None:
     machine = type("Contract", (Contract,), {"back_end": back_end, "request": request})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=back_end.examples,
+            max_examples=back_end.examples * times,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

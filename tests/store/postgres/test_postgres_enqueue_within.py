@@ -76,7 +76,7 @@ async def test_a_committed_transaction_creates_its_tasks(
     assert orders(user_url) == 1
 
 
-@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
 async def test_a_rolled_back_transaction_creates_no_task(
     user_url: str, shop: Any, caller: Any, number: int
@@ -88,7 +88,7 @@ async def test_a_rolled_back_transaction_creates_no_task(
     assert orders(user_url) == 0
 
 
-@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("number", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
 async def test_a_final_hook_is_stored_with_its_task(
     user_url: str, shop: Any, caller: Any, number: int

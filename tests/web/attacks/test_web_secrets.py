@@ -15,7 +15,7 @@ from web_support import follow, serve
 
 from canaries import CANARIES
 from pgserver import Server
-from support import FAST, all_final
+from support import EVERYDAY_ON_SQLITE, FAST, all_final
 from tidegate import Permanent, Pool, Tidegate, Transient
 from tidegate.cli import program
 from tidegate.internals import core_of
@@ -101,6 +101,7 @@ def printed(app: Tidegate, ids: list[str]) -> Iterator[str]:
         yield result.output
 
 
+@EVERYDAY_ON_SQLITE
 async def test_a_secret_in_an_error_is_stored_and_shown_nowhere(
     raising: Tidegate,
     tmp_path: Path,

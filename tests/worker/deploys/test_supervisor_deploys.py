@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from worker_support import Service, came, service
 
-from support import until
+from support import EVERYDAY_ON_SQLITE, until
 from tidegate import State
 from tidegate.codec.tags import CODEC
 from tidegate.domain.ids import IdMaker
@@ -94,6 +94,7 @@ async def test_new_arguments_wait_uncharged_in_old_code_until_new_code_takes_the
         assert {row.counters.attempts for row in rows} == {0}
 
 
+@EVERYDAY_ON_SQLITE
 async def test_old_arguments_wait_in_new_code_until_old_code_takes_them(
     store: Store, tmp_path: Path, store_url: str
 ) -> None:
@@ -106,6 +107,7 @@ async def test_old_arguments_wait_in_new_code_until_old_code_takes_them(
         assert {row.state for row in rows} == {State.SUCCEEDED}
 
 
+@EVERYDAY_ON_SQLITE
 async def test_a_function_that_old_code_does_not_know_waits_for_new_code(
     store: Store, tmp_path: Path, store_url: str
 ) -> None:
@@ -122,6 +124,7 @@ async def test_a_function_that_old_code_does_not_know_waits_for_new_code(
             assert (await became(store, unknown, State.SUCCEEDED, State.DEAD)).state is State.SUCCEEDED
 
 
+@EVERYDAY_ON_SQLITE
 async def test_without_other_code_wrong_arguments_are_dead_at_once(
     store: Store, tmp_path: Path, store_url: str
 ) -> None:
@@ -131,6 +134,7 @@ async def test_without_other_code_wrong_arguments_are_dead_at_once(
         assert (row.state, row.reason, row.run) == (State.DEAD, "invalid_request", 1)
 
 
+@EVERYDAY_ON_SQLITE
 async def test_a_child_process_that_loads_newer_code_than_its_worker_kills_no_task(
     store: Store, tmp_path: Path, store_url: str
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support import until
+from support import EVERYDAY_ON_SQLITE, until
 from tidegate import Failure, Pool, State, Tidegate, Timings, on
 from tidegate.codec.signature import Signature
 from tidegate.domain.outcome import FinishStatus, Outcome
@@ -150,6 +150,7 @@ def _end_leftovers() -> Iterator[None]:
 ENDS: list[Callable[[], Any]] = [returns, fails, will_not_stop]
 
 
+@EVERYDAY_ON_SQLITE
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("act", BREAKS.values(), ids=list(BREAKS))
 async def test_a_run_is_over_within_its_timeout_the_stop_grace_and_a_lease(

@@ -76,6 +76,7 @@ def test_an_hour_passes_in_a_moment_and_every_task_ends(tmp_path: Path) -> None:
     assert any(entry.reason == "timeout" for _, history in reported for entry in history)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_history(tmp_path: Path) -> None:
     assert simulate(tmp_path / "a", seed=2) == simulate(tmp_path / "b", seed=2)
 

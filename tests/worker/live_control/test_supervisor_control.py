@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from worker_support import Service, came, notes, service
 
-from support import load_app, until
+from support import EVERYDAY_ON_SQLITE, load_app, until
 from tidegate import State
 from tidegate.internals import core_of
 from tidegate.limits.pauses import PauseKind
@@ -51,6 +51,7 @@ async def applied(store: Store, change: Change) -> list[str | None]:
     return list((await wait_for_reports(store, change, 40.0)).values())
 
 
+@EVERYDAY_ON_SQLITE
 async def test_a_paused_queue_starts_nothing_in_a_real_worker_also_after_its_restart(
     client: Any, store: Store, tmp_path: Path, store_url: str
 ) -> None:
@@ -66,6 +67,7 @@ async def test_a_paused_queue_starts_nothing_in_a_real_worker_also_after_its_res
         assert await held.result(15) > 1
 
 
+@EVERYDAY_ON_SQLITE
 async def test_a_quiet_worker_finishes_what_it_runs_claims_nothing_and_stays_up(
     client: Any, store: Store, tmp_path: Path, store_url: str
 ) -> None:
@@ -82,6 +84,7 @@ async def test_a_quiet_worker_finishes_what_it_runs_claims_nothing_and_stays_up(
         await waiting.result(15)
 
 
+@EVERYDAY_ON_SQLITE
 async def test_a_quiet_worker_is_still_quiet_after_its_restart(
     client: Any, store: Store, tmp_path: Path, store_url: str
 ) -> None:
@@ -117,6 +120,7 @@ async def test_the_concurrency_of_a_pool_changes_in_a_running_worker_and_is_show
         assert (pool.slots, pool.concurrency) == (1, None)
 
 
+@EVERYDAY_ON_SQLITE
 async def test_a_new_process_starts_with_the_concurrency_that_a_person_set(
     client: Any, store: Store, tmp_path: Path, store_url: str
 ) -> None:
@@ -134,6 +138,7 @@ async def test_a_new_process_starts_with_the_concurrency_that_a_person_set(
         assert await until(slots_of_the_new_process, what="only the new process is live") == 2
 
 
+@EVERYDAY_ON_SQLITE
 async def test_a_reload_from_elsewhere_restarts_with_the_new_code_and_reports_it(
     client: Any, store: Store, tmp_path: Path, store_url: str
 ) -> None:
@@ -149,6 +154,7 @@ async def test_a_reload_from_elsewhere_restarts_with_the_new_code_and_reports_it
         assert (await (await client.release.enqueue()).result(15))[0] == "2"
 
 
+@EVERYDAY_ON_SQLITE
 @pytest.mark.parametrize("overlap", [False, True])
 async def test_with_overlap_the_new_process_starts_before_the_old_one_takes_no_more_tasks(
     client: Any, store: Store, tmp_path: Path, store_url: str, overlap: bool

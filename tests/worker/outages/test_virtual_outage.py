@@ -102,6 +102,7 @@ def test_an_hour_of_503_kills_no_waiting_task_and_all_succeed_after_it(tmp_path:
     assert len(during) <= 10 * UNCHARGED_LIMIT
 
 
+@pytest.mark.slow
 def test_a_single_task_survives_an_hour_of_503(tmp_path: Path) -> None:
     world = World(tmp_path, lambda _, at: 503 if at < HOUR else 200, tasks=1)
     (row,) = world.run()

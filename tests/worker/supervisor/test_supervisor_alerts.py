@@ -133,7 +133,13 @@ async def test_a_message_whose_sender_is_killed_comes_again_with_the_same_id(
     require_signed(second)
 
 
-@pytest.mark.parametrize("survivor", [("scheduler",), ("web", "--port", "0")], ids=["scheduler", "web"])
+@pytest.mark.parametrize(
+    "survivor",
+    [
+        pytest.param(("scheduler",), id="scheduler"),
+        pytest.param(("web", "--port", "0"), id="web", marks=pytest.mark.slow),
+    ],
+)
 async def test_with_every_worker_dead_an_alert_still_arrives(
     folder: Path, receiver: Receiver, survivor: tuple[str, ...]
 ) -> None:

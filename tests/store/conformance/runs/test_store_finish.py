@@ -108,15 +108,13 @@ async def test_a_resend_is_recognised_after_later_runs(build: Build, clock: Sett
 
 
 @pytest.mark.parametrize("first", ENDS)
-@pytest.mark.parametrize("second", ENDS)
-async def test_another_outcome_of_the_same_run_is_fenced(build: Build, first: str, second: str) -> None:
-    if first == second:
-        return
-    fence = (await build.run()).fence
-    await build.done(every_end(fence)[first])
-    before = await build.row(fence.task_id)
-    assert await build.store.finish([every_end(fence)[second]]) == [FENCED]
-    assert await build.row(fence.task_id) == before
+async def test_another_outcome_of_the_same_run_is_fenced(build: Build, first: str) -> None:
+    for second in [end for end in ENDS if end != first]:
+        fence = (await build.run()).fence
+        await build.done(every_end(fence)[first])
+        before = await build.row(fence.task_id)
+        assert await build.store.finish([every_end(fence)[second]]) == [FENCED], second
+        assert await build.row(fence.task_id) == before, second
 
 
 async def test_the_same_run_twice_in_one_batch_ends_once(build: Build) -> None:
