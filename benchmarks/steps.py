@@ -1,4 +1,4 @@
-"""What steps cost: a step of a running task, and a re-run over finished steps, on both stores.
+"""What steps and maps cost on both stores: a step, a re-run over finished steps, a map against an enqueue.
 
     PYTHONPATH=tests .venv/bin/python -m benchmarks.steps [--store sqlite|postgres] [--json FILE]
 
@@ -30,6 +30,9 @@ RECORDED = 1_000
 ROUNDS = 5
 MOST_CALLS = 2.0
 MOST_RERUN_SECONDS = 1.0
+ITEMS = 100_000
+MAP_ROUNDS = 3
+MOST_MAP_TIMES = 2.0
 
 
 async def _answer(number: int) -> dict[str, int]:
@@ -58,6 +61,9 @@ def _application(url: str) -> Tidegate:
         if ctx.run == 1:
             raise Transient("once")
         return time.perf_counter() - started_at
+
+    @app.task(name="bench:item")
+    async def item(number: int) -> None: ...
 
     return app
 
@@ -119,11 +125,18 @@ async def measure(kind: str) -> list[dict[str, Any]]:
                     rows["store calls a step, one after another"].append(calls / STEPS)
                     rows["re-run over 1,000 steps"].append(rerun)
         await app.aclose()
+    rows |= await _measure_maps(kind)
     goals = {
+        f"map of {ITEMS:,}, times the enqueue": MOST_MAP_TIMES,
         "store calls a step, one after another": MOST_CALLS,
         "re-run over 1,000 steps": MOST_RERUN_SECONDS,
     }
-    units = {"step, one after another": "ms", "step, 200 at once": "ms", "re-run over 1,000 steps": "s"}
+    units = {
+        "step, one after another": "ms",
+        "step, 200 at once": "ms",
+        "re-run over 1,000 steps": "s",
+        "progress of that map": "ms",
+    }
     return [
         {
             "figure": name,
@@ -135,6 +148,33 @@ async def measure(kind: str) -> list[dict[str, Any]]:
         }
         for name, values in rows.items()
     ]
+
+
+async def _measure_maps(kind: str) -> dict[str, list[float]]:
+    """Return the time of a map as a multiple of that of `enqueue_many`, and the time of a look at its progress.
+
+    Each round has a store of its own. Which of the two comes first changes from round to round.
+    """
+    rows: dict[str, list[float]] = {f"map of {ITEMS:,}, times the enqueue": [], "progress of that map": []}
+    for number in range(MAP_ROUNDS):
+        async with _store_url(kind) as url:
+            app = _application(url)
+            await core_of(app).store.migrate()
+            item = core_of(app).functions["bench:item"]
+            seconds: dict[str, float] = {}
+            for what in ("map", "plain") if number % 2 else ("plain", "map"):
+                started_at = time.perf_counter()
+                if what == "map":
+                    handle = await item.map(number for number in range(ITEMS))
+                else:
+                    await item.enqueue_many((number,) for number in range(ITEMS))
+                seconds[what] = time.perf_counter() - started_at
+            started_at = time.perf_counter()
+            await handle.progress()
+            rows["progress of that map"].append((time.perf_counter() - started_at) * 1000)
+            rows[f"map of {ITEMS:,}, times the enqueue"].append(seconds["map"] / seconds["plain"])
+            await app.aclose()
+    return rows
 
 
 def main() -> int:
