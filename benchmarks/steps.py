@@ -151,7 +151,7 @@ async def measure(kind: str) -> list[dict[str, Any]]:
 
 
 async def _measure_maps(kind: str) -> dict[str, list[float]]:
-    """Return the time of a map as a multiple of that of `enqueue_many`, and the time of a look at its progress.
+    """Return the time of a map as a multiple of that of `enqueue_many`, and the time to read its progress.
 
     Each round has a store of its own. Which of the two comes first changes from round to round.
     """

@@ -51,7 +51,8 @@ class TaskStatus:
     held_until_at: datetime | None
     """When a due task that waits for a gate or budget may start; None if it does not."""
     held_by: str | None
-    """What that task waits for: its upstream's `gate`, or the retry budget of `upstream` or `system`."""
+    """What that task waits for: its upstream's `gate`, or the retry budget of `upstream` or `system`.
+    `after`: a held task waits for other tasks."""
     started_at: datetime | None
     """Start of the present or last run."""
     finished_at: datetime | None

@@ -236,3 +236,16 @@ def test_the_task_continues_the_trace_in_the_environment(enqueue, monkeypatch):
     monkeypatch.setenv("TRACEPARENT", "garbage")
     row, _ = enqueue("greet", "Ada")
     assert row.labels == {}
+
+
+def test_a_task_waits_for_the_tasks_of_after(workspace):
+    first = workspace.json("enqueue", "greet", "Ada", "--app", workspace.app)["task_id"]
+    second = workspace.json("enqueue", "greet", "Alan", "--after", first, "--app", workspace.app)["task_id"]
+
+    assert "waits for other tasks" in workspace.run("tasks", "ls", "--state", "held").stdout
+    assert "held until" not in workspace.run("tasks", "show", second).stdout
+    assert f"after: task {first} is ready" in workspace.run("tasks", "why", second).stdout
+    refused = workspace.run("enqueue", "greet", "x", "--after", "0191", "--app", workspace.app, code=2)
+    assert "give handles of tasks, or their full ids" in refused.stderr
+    refused = workspace.run("enqueue", "greet", "x", "--on-failure", "run", "--app", workspace.app, code=2)
+    assert "on_failure without after" in refused.stderr

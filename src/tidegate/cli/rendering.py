@@ -117,6 +117,8 @@ def _note(row: TaskRow, now: float) -> str:
             else f"due {format_ago(row.due_at, now)}"
         )
         return join_parts(due, row.message)
+    if row.state is State.HELD and row.held_by == "after":
+        return "waits for other tasks"
     if row.state is State.SUSPENDED:
         return join_parts("" if row.due_at is None else f"due {format_ago(row.due_at, now)}", row.message)
     if row.state is State.RUNNING:
@@ -222,7 +224,7 @@ def _facts(row: TaskRow) -> Mapping[str, object]:
         "enqueued": moment(row.enqueued_at),
         "due": moment(row.due_at),
         "held until": f"{moment(row.held_until_at)} by {HOLDERS.get(row.held_by, row.held_by)}"
-        if row.held_by
+        if row.held_by and row.held_until_at is not None
         else None,
         "started": moment(row.started_at),
         "finished": moment(row.finished_at),

@@ -216,7 +216,7 @@ class TaskRow:
     """Until when the task is held back after its planned moment; None if it is not held back."""
     held_by: str = ""
     """What holds the task back: its upstream's `gate`, or the retry budget of its `upstream` or of the
-    `system`."""
+    `system`. `after`: a held task waits for other tasks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class TaskOut(msgspec.Struct):
     """Until when a due task still waits for a gate or budget; null if it waits for neither."""
     held_by: str | None
     """What a due task still waits for: its upstream's `gate`, or the retry budget of the `upstream` or
-    `system`."""
+    `system`. `after`: a held task waits for other tasks."""
     started_at: float | None
     """The start of the present or last run."""
     finished_at: float | None
