@@ -1,4 +1,7 @@
-"""The states of a task and every allowed move between them. Tests check the code and the SQL against it."""
+"""The states of a task and every allowed move between them.
+
+Tests check the code and the SQL against this table.
+"""
 
 from __future__ import annotations
 

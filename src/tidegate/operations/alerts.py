@@ -71,7 +71,7 @@ class AlertOverview:
 
 
 async def read_alerts(store: Store, *, ended: int = 0) -> AlertOverview:
-    """Return the alerts; of the ended ones, at most `ended`."""
+    """Return the alerts, including at most `ended` ended alerts."""
     current = await store.list_current_episodes()
     return AlertOverview(
         await store.now(),

@@ -86,7 +86,7 @@ def _state_reasons(task: WaitingTask, now: float) -> list[str]:
 
 
 def _parent_reasons(task: WaitingTask) -> list[str]:
-    """Return what keeps each of the tasks that it waits for from succeeding, failed ones first."""
+    """Return why each task that this task waits for has not succeeded, failed tasks first."""
     if not task.parents:
         return ["after: every task that it waits for has succeeded; it is ready within seconds"]
     found = []

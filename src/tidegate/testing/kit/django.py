@@ -14,7 +14,7 @@ class ShareDjangoConnections(ShareConnections):
     """Shares the database connections of the test's thread while they are in a transaction.
 
     The test's thread waits meanwhile, so only one thread uses a connection at a time. Django's own
-    `LiveServerTestCase` does the same.
+    `LiveServerTestCase` shares connections in the same way.
 
     Args:
         connections: Django's connections, in the test's thread.

@@ -124,7 +124,7 @@ def query_health(kind: str, name: str | None, timeout_seconds: float) -> list[He
     Args:
         kind: `worker` or `scheduler`.
         name: Only services of this name; None: all of the kind.
-        timeout_seconds: How long each may take.
+        timeout_seconds: How many seconds each service may take to respond.
     """
     answers = []
     for path in _sockets(run_directory(), f"{kind}-*" if name is None else f"{_file_stem(kind, name)}-*"):
