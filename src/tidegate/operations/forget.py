@@ -111,9 +111,10 @@ async def _known_id(store: Store, task_id: str) -> str:
     try:
         return await full_id(store, task_id)
     except TaskNotFoundError:
-        if id_or_none(task_id) is None:
+        known = id_or_none(task_id)
+        if known is None:
             raise
-        return task_id
+        return known
 
 
 async def _count(store: Store, ids: Sequence[str], tenant: str | None) -> tuple[int, list[str]]:
