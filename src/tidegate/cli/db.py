@@ -40,8 +40,8 @@ command.add_command(archive_command)
 def upgrade_command(location: StoreLocation, sql: bool, as_json: bool) -> None:
     """Upgrade the schema to this version; create the database if there is none. Safe to repeat.
 
-    With PostgreSQL, workers of the previous version may run during the upgrade. Start workers of this
-    version after it.
+    With PostgreSQL, workers of the previous version may run during the upgrade. Start workers of this version
+    after the upgrade.
     """
     if sql:
         click.echo(run(_script(location)), nl=False)

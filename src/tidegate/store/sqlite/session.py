@@ -108,7 +108,7 @@ class JobSession:
     def _after_prechecks(self, group: Sequence[AnyJob]) -> list[AnyJob]:
         """Return the jobs that need the write lock: those whose precheck has no result.
 
-        Prechecks run only if every job has one. A group that needs the lock anyway does its work without
+        Prechecks run only if every job has one. A group of jobs that needs the lock anyway runs without
         prechecks, on a connection that is checked once the lock is held.
         """
         needs_lock = any(job.precheck is None for job in group)
