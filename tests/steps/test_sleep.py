@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -58,6 +59,18 @@ async def sleeps_side_by_side(ctx: Context) -> str:
 async def random_sleep(ctx: Context) -> str:
     await ctx.sleep(3600.0 + ctx.run)
     return "done"
+
+
+@app.task
+async def until_a_moment(ctx: Context) -> str:
+    await ctx.sleep(seconds_left())
+    await ctx.sleep(timedelta(seconds=seconds_left()))
+    return "done"
+
+
+def seconds_left() -> float:
+    """Replaced by a test."""
+    raise NotImplementedError
 
 
 @app.task
@@ -160,6 +173,16 @@ def test_a_sleep_whose_duration_differs_in_each_run_ends(kit: Kit) -> None:
     random_sleep.enqueue_sync()
     drained = kit.drain_sync() + kit.advance_sync("2h")
     assert (drained.suspended, drained.succeeded) == (1, 1)
+
+
+def test_a_sleep_until_a_moment_is_over_in_the_run_that_it_woke(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = kit.now().timestamp() + 3600.0
+    monkeypatch.setitem(globals(), "seconds_left", lambda: moment - kit.now().timestamp() - 1.0)
+    until_a_moment.enqueue_sync()
+    drained = kit.drain_sync() + kit.advance_sync("2h")
+    assert [run.outcome for run in drained.runs] == ["suspended", "succeeded"]
 
 
 def test_steps_beside_a_sleep_are_all_done_before_the_task_is_suspended(kit: Kit) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from tidegate.context.run_control import StopReason, SuspensionRequest
@@ -57,7 +58,8 @@ class WaitMethods(StepMethods):
         While a step is in flight, the run goes on until the step is done. Work outside of steps is cut off.
 
         Args:
-            duration: How long: seconds, a timedelta, or text such as `2h`; at most 366 days.
+            duration: How long: seconds, a timedelta, or text such as `2h`; at most 366 days. Less than 0
+                counts as 0.
             key: Names this sleep: a sleep with the same key is the same sleep. Without one, the sleeps of a
                 task are distinguished by their number, in the order in which the function comes to them.
 
@@ -323,4 +325,9 @@ class WaitMethods(StepMethods):
 
 
 def _duration(duration: Seconds) -> float:
+    """Return the seconds of a sleep. One until a moment that has passed is over, as it is in a later run."""
+    if isinstance(duration, timedelta):
+        duration = duration.total_seconds()
+    if isinstance(duration, (int, float)) and duration < 0:
+        return 0.0
     return seconds_option("duration", duration, most=LONGEST_WAIT_SECONDS)
