@@ -112,3 +112,16 @@ async def test_a_tenant_sees_and_changes_its_own_maps_only(app: Tidegate) -> Non
         async with api.client(viewer) as reader:
             assert (await reader.post(f"{url}/cancel")).status_code == 403
             assert (await reader.get(url)).status_code == 200
+
+
+async def test_a_submitted_task_waits_for_tasks_of_its_own_tenant_only(app: Tidegate) -> None:
+    mine, theirs = await make(app, Role.SUBMITTER, "acme"), await make(app, Role.SUBMITTER, "other")
+    async with served(app) as api, api.client(mine) as me, api.client(theirs) as them:
+        first = (await me.post("/api/v1/tasks", json={"task": "web:echo"})).json()["task_id"]
+        body = {"task": "web:echo", "after": [first], "on_failure": "cancel"}
+        second = (await me.post("/api/v1/tasks", json=body)).json()["task_id"]
+        assert (await app.status(second)).state == "held"
+        refused = await them.post("/api/v1/tasks", json=body)
+        assert refused.status_code == 404
+        wrong = await me.post("/api/v1/tasks", json=body | {"on_failure": "explode"})
+        assert wrong.status_code == 422

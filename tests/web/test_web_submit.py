@@ -357,5 +357,5 @@ async def test_the_document_names_the_priorities_in_their_order(app: Tidegate) -
 
     asked = schemas["SubmitRequest"]["properties"]["priority"]
     assert asked["enum"] == ["interactive", "normal", "bulk", None]
-    assert "else `normal`" in asked["description"]
+    assert "otherwise `normal`" in asked["description"]
     assert schemas["TaskOut"]["properties"]["priority"]["enum"] == ["interactive", "normal", "bulk"]
