@@ -22,17 +22,13 @@ from typing import Any
 import httpx2
 from openai import OpenAI
 
-from tidegate import Pool, Tidegate, Timings
+from tidegate import Pool, Tidegate
 
 FOLDER = Path(os.environ.get("AGENT_FOLDER") or tempfile.mkdtemp(prefix="agent-loop-"))
 os.environ["AGENT_FOLDER"] = str(FOLDER)  # the worker has the same
 PORTS = ["Delfzijl", "Emden", "Husum", "Ribe", "Thyborøn"]
 
-app = Tidegate(
-    f"sqlite:///{FOLDER / 'queue.db'}",
-    pools=[Pool(concurrency=2, poll_interval=0.1)],
-    timings=Timings(lease=1.0, beat=0.2, reap=0.3),  # short, so that the demonstration is
-)
+app = Tidegate(f"sqlite:///{FOLDER / 'queue.db'}", pools=[Pool(concurrency=2, poll_interval=0.1)])
 provider = app.upstream("openai", max_in_flight=10, record=True)
 TOOL = {"type": "function", "function": {"name": "tide_at", "parameters": {"type": "object"}}}
 

@@ -123,6 +123,21 @@ def test_a_batch_goes_through_the_real_client_and_is_summarised_whole(tmp_path: 
     assert "10 answered" in ran.stdout
 
 
+def test_an_agent_loop_whose_worker_is_killed_twice_pays_each_call_once(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    ran = subprocess.run(
+        [sys.executable, EXAMPLES / "agent_loop.py"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env=env | {"AGENT_FOLDER": str(tmp_path)},
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "Delfzijl 7:40, Emden 8:40, Husum 9:40, Ribe 10:40, Thyborøn 11:40" in ran.stdout
+    assert "3 runs, 6 calls paid, 0 of them twice" in ran.stdout
+
+
 def test_the_texts_are_many_short_and_different() -> None:
     texts = [path.read_text("utf-8") for path in TEXTS]
     assert 25 <= len(texts) <= 40
