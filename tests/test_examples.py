@@ -205,3 +205,24 @@ def test_the_django_site_stores_its_report_when_the_transaction_commits(tmp_path
         check=False,
     )
     assert done.stdout == "202 ready\n", done.stderr
+
+
+# --- image_batch ------------------------------------------------------------------------------------------
+
+
+def test_thirty_images_are_paid_once_each_but_for_the_calls_in_flight_at_two_kills(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, EXAMPLES / "image_batch.py"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")},
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    counts = re.search(r"30 images, (\d+) paid calls, (\d+) calls in doubt", ran.stdout)
+    assert counts is not None, ran.stdout
+    paid, doubts = map(int, counts.groups())
+    assert 30 <= paid <= 30 + doubts
+    assert doubts <= 2 * 3, "three calls are in flight at each kill"
+    assert "each call that was paid twice is listed" in ran.stdout
