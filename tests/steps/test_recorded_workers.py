@@ -7,10 +7,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from support import all_final, load_app, until, worker_process
-from tidegate import State
+from tidegate import State, Tidegate
 from tidegate.internals import core_of
 from tidegate.testing.provider import ProviderSettings, SimulatedProvider
 
@@ -65,3 +66,23 @@ async def test_a_kill_between_calls_repeats_only_the_call_in_flight_and_lists_it
     assert twice <= len(doubts) <= 1
     assert {doubt.state for doubt in doubts} <= {"repeated"}
     assert [step.name for step in steps] == [f"call {row.upstream}"] * COUNT
+
+
+async def test_a_forgotten_task_leaves_no_recorded_response(app: Tidegate) -> None:
+    upstream = app.upstream("openai", record=True)
+    answer = httpx2.Response(200, json={"text": "canary-7421"})
+
+    @app.task(name="t", upstream=upstream)
+    async def ask() -> int:
+        transport = upstream.transport(httpx2.MockTransport(lambda _: answer))
+        async with httpx2.AsyncClient(transport=transport) as client:
+            return (await client.post("https://api.acme.test/v1/x", json={})).status_code
+
+    async with app.worker():
+        handle = await ask.enqueue()
+        assert await handle.result(10) == 200
+    store = await core_of(app).opened_store()
+    [step] = await store.read_steps(handle.id)
+    assert b"canary-7421" in (step.data or b"")
+    await app.admin.forget(task_id=handle.id)
+    assert await store.read_steps(handle.id) == []
