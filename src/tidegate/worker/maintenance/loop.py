@@ -34,7 +34,6 @@ slowed."""
 HISTORY_SECONDS = 60.0
 COMPACT_LIMIT = 1_000
 FINGERPRINT_LIMIT = 500
-DOUBTS_LIMIT = 500
 RELEASE_LIMIT = 5_000
 OPERATION_STEP_SECONDS = 0.1
 """Time between two steps of a redrive, so that other writers get their turn. A step is a short
@@ -85,7 +84,6 @@ class MaintenanceLoop:
         self._jobs = [
             MaintenanceJob("promote", timings.promote, self.promote, rng=rng),
             self._reap_job,
-            MaintenanceJob("doubts", timings.reap, self.find_doubts, rng=rng),
             MaintenanceJob("schedules", timings.promote, self.schedules.run_once, rng=rng),
             MaintenanceJob(
                 "operations",
@@ -144,13 +142,6 @@ class MaintenanceLoop:
         released = await self._store.release_batches(RELEASE_LIMIT)
         promoted = await self._store.promote(self._timings.promote_batch)
         return promoted >= self._timings.promote_batch or released > 0
-
-    async def find_doubts(self) -> bool:
-        """Enter one batch of steps, whose runs are over, in the ledger of doubts.
-
-        Return whether there is more to do at once.
-        """
-        return await self._store.find_doubts(DOUBTS_LIMIT) >= DOUBTS_LIMIT
 
     async def follow_ends(self) -> bool:
         """Admit tasks whose parents ended, and end complete maps. Return whether that changed anything."""
