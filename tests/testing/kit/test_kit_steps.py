@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 from tidegate import Context, Fixed, State, Tidegate
 from tidegate.testing import Kit
@@ -19,8 +20,8 @@ async def draw(prompt: str) -> str:
 
 
 @app.task(backoff=Fixed(10))
-async def draw_all(ctx: Context, in_doubt: str = "repeat") -> list[str]:
-    return [await ctx.step("draw", draw, prompt, in_doubt=in_doubt) for prompt in "ab"]  # type: ignore[arg-type]
+async def draw_all(ctx: Context, in_doubt: Literal["repeat", "ask"] = "repeat") -> list[str]:
+    return [await ctx.step("draw", draw, prompt, in_doubt=in_doubt) for prompt in "ab"]
 
 
 def test_a_retry_does_the_recorded_steps_once() -> None:
@@ -50,7 +51,10 @@ def test_a_task_in_doubt_goes_on_after_the_decision() -> None:
 
 def test_a_plain_call_does_its_steps_and_records_nothing() -> None:
     calls[:] = ["b"]
-    with Kit(app) as kit:
-        assert asyncio.run(draw_all(Context.detached())) == ["A", "B"]
+
+    async def plain() -> list[str]:
+        return await draw_all()
+
+    with Kit(app):
+        assert asyncio.run(plain()) == ["A", "B"]
         assert app.admin.tasks.list_sync() == []
-        assert kit is not None
