@@ -17,6 +17,7 @@ from tidegate.store.protocol import Store
 from tidegate.store.step_rows import BeginStatus, BegunStep, EndedStep, StepBegin, StepEnd, StepRow
 from tidegate.worker import report
 from tidegate.worker.backoff_delay import BackoffDelay
+from tidegate.worker.engine.finisher import CONTENT_ERRORS
 
 BATCH_STEPS = 500
 BATCH_BYTES = 4 * 2**20
@@ -168,7 +169,7 @@ class StepRecorder:
         while True:
             try:
                 return list(await write(requests))
-            except ValueError as refused:  # the back ends refuse content with it
+            except CONTENT_ERRORS as refused:
                 if len(requests) == 1:
                     return [refused]
                 answers: list[A | BaseException] = []
@@ -185,7 +186,7 @@ class StepRecorder:
         while not future.done():
             try:
                 _answer(future, await call())
-            except ValueError as refused:  # the back ends refuse content with it
+            except CONTENT_ERRORS as refused:
                 _answer(future, refused)
             except Exception as error:
                 seconds = pause.next()
