@@ -281,11 +281,13 @@ async def test_the_roles_suffice_on_a_server_without_default_privileges(postgres
 
 
 async def test_no_sequence_can_run_out(postgres: Server) -> None:
-    """Ids are UUIDs; there is no sequence that each enqueue would use up."""
+    """Ids of tasks are UUIDs. What is numbered has 64 bits: enough for 290,000 years of a million a second."""
     prepared(postgres)
     with postgres.connect() as admin:
-        sequences = "SELECT count(*) FROM pg_sequences WHERE schemaname = %s"
-        assert admin.execute(sequences, [SCHEMA]).fetchone() == (0,)
+        rows = admin.execute(
+            "SELECT sequencename, data_type::text FROM pg_sequences WHERE schemaname = %s", [SCHEMA]
+        ).fetchall()
+    assert dict(rows) == dict.fromkeys(("doubt_id_seq", "event_wait_number_seq", "step_number_seq"), "bigint")
 
 
 async def test_granting_rights_again_is_harmless(postgres: Server) -> None:

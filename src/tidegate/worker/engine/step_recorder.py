@@ -210,7 +210,10 @@ def _answer(future: Future[Any], answer: object) -> None:
 
 def _closed() -> StoreUnavailableError:
     return StoreUnavailableError(
-        "the worker is closed, so the step cannot be recorded", fix="let the task run again", may_pass=True
+        "the worker is closed, so the step cannot be recorded",
+        fix="let the task run again",
+        place="the worker",
+        may_pass=True,
     )
 
 
