@@ -99,7 +99,7 @@ class GatePermit:
 
     def new_record(self) -> PermitRecord:
         """Return a new permit record for the store. The record's lease covers the call's time limit."""
-        record = PermitRecord(uuid.uuid4().hex, self._seconds)
+        record = PermitRecord(uuid.uuid4().hex, self._seconds, self._request.fence)
         self.permit_ids.append(record.permit_id)
         return record
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tidegate.domain.outcome import Fence
 from tidegate.domain.usage import Dimension, HeaderLimit
 from tidegate.limits.settings import GateKind, Limits
 
@@ -218,3 +219,6 @@ class PermitRecord:
     was lost."""
     seconds: float
     """The lease: seconds from the call's start until the store drops the record if nobody releases it."""
+    fence: Fence | None = None
+    """The run that makes the call; None outside a task. Once that run is over, for example because its worker
+    was lost, the call is no longer counted."""

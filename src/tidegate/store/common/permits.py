@@ -40,7 +40,9 @@ async def acquire_slot(
     if not slot.is_granted or permit_record is None:
         return slot
     expires_at = now + (slot.wait_seconds or 0.0) + permit_record.seconds
-    await db.run(db.sql("permits")["add"], permit_record.permit_id, found.name, expires_at)
+    fence = permit_record.fence
+    task, run = (None, None) if fence is None else (db.id(fence.task_id), fence.run)
+    await db.run(db.sql("permits")["add"], permit_record.permit_id, found.name, expires_at, task, run)
     return replace(slot, has_permit=True)
 
 

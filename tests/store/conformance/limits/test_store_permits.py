@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from store_build import Build, SettableClock, expire, ids_of, succeeded
+from store_build import Build, SettableClock, expire, ids_of, retrying, succeeded
 
 from tidegate.domain.failure import CallFailure, Reason
 from tidegate.domain.spec import Window
@@ -79,6 +79,18 @@ async def test_a_permit_that_is_not_released_counts_until_it_expires(
     clock.advance(0.2)
     assert await in_flight(store) == 0
     assert len(await build.claim(worker)) == 1
+
+
+async def test_the_calls_of_a_run_count_until_that_run_is_over(store: Store, build: Build) -> None:
+    await declared(store, Limits(max_in_flight=2))
+    fence = (await build.run(queue="main")).fence
+    for number in range(2):
+        record = PermitRecord(f"of the run {number}", 3600.0, fence)
+        assert (await store.acquire_slot("u", max_wait_seconds=0.0, permit_record=record)).has_permit
+    assert (await call(store)).is_at_capacity
+    await build.done(retrying(fence, delay=0.0))  # as the reaper ends the run of a lost worker
+    assert await in_flight(store) == 0
+    assert (await call(store)).has_permit
 
 
 async def test_the_lease_of_a_permit_begins_when_the_call_may_start(

@@ -26,7 +26,16 @@ FOR UPDATE
 SELECT
     given.upstream,
     (SELECT count(*) FROM /*schema*/running AS r WHERE r.upstream = given.upstream AND r.upstream <> '')
-    + (SELECT count(*) FROM /*schema*/permit AS p WHERE p.upstream = given.upstream AND p.expires_at > $2)
+    + (
+        SELECT count(*)
+        FROM /*schema*/permit AS p
+        WHERE p.upstream = given.upstream
+            AND p.expires_at > $2
+            AND (
+                p.task_id IS NULL
+                OR EXISTS (SELECT 1 FROM /*schema*/running AS r WHERE r.task_id = p.task_id AND r.run = p.run)
+            )
+    )
 FROM unnest($1::text[]) AS given (upstream)
 
 -- name: make

@@ -26,12 +26,21 @@ WHERE kind = ?1
     AND name = ?2
 
 -- name: in_flight
--- Current runs of one upstream, and calls that are not counted as a run.
+-- Current runs of one upstream, and calls that are not counted as a run. Calls of a run that is over do not count.
 -- 1 upstream, 2 now
 SELECT
     ?1,
     (SELECT count(*) FROM running WHERE upstream = ?1 AND upstream <> '')
-    + (SELECT count(*) FROM permit WHERE upstream = ?1 AND expires_at > ?2)
+    + (
+        SELECT count(*)
+        FROM permit AS p
+        WHERE p.upstream = ?1
+            AND p.expires_at > ?2
+            AND (
+                p.task_id IS NULL
+                OR EXISTS (SELECT 1 FROM running AS r WHERE r.task_id = p.task_id AND r.run = p.run)
+            )
+    )
 
 -- name: make
 -- 1 kind, 2 name, 3 limits as JSON, 4 state as JSON, 5 buckets as JSON, 6 now

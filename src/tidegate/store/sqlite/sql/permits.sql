@@ -1,9 +1,9 @@
 -- permits: calls in flight that are not counted as a run.
 
 -- name: add
--- 1 id, 2 upstream, 3 moment it expires
-INSERT INTO permit (id, upstream, expires_at)
-VALUES (?1, ?2, ?3)
+-- 1 id, 2 upstream, 3 moment it expires, 4 task id and 5 run of the call, or NULL
+INSERT INTO permit (id, upstream, expires_at, task_id, run)
+VALUES (?1, ?2, ?3, ?4, ?5)
 
 -- name: release
 -- 1 id
