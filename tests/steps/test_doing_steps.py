@@ -194,6 +194,14 @@ async def test_a_run_that_is_no_longer_the_current_one_stops_at_its_next_step(
     assert failing.calls == 0
 
 
+async def test_a_step_names_the_upstream_of_its_task_before_it_makes_a_call(
+    ctx: Context, port: RecordingPort
+) -> None:
+    ctx.upstream = "openai"
+    await ctx.step("call", Failing())
+    assert port.begins[0].upstream == "openai"
+
+
 async def test_a_step_that_is_cut_off_is_in_doubt(ctx: Context, port: RecordingPort) -> None:
     started = asyncio.Event()
 

@@ -30,6 +30,7 @@ class StepMethods:
     task_id: str
     run: int
     function: str
+    upstream: str
 
     @overload
     async def step(
@@ -185,7 +186,9 @@ class StepMethods:
         with _lock:
             if self._control.steps is None:
                 port = self._control.step_port or NotRecorded()
-                self._control.steps = RunSteps(Fence(self.task_id, self.run), self.function, port)
+                self._control.steps = RunSteps(
+                    Fence(self.task_id, self.run), self.function, port, self.upstream
+                )
             return self._control.steps
 
 

@@ -104,6 +104,7 @@ class StepExecution:
                 self.attempt,
                 self._name,
                 on_doubt or self._options.on_doubt,
+                self._steps.upstream,
                 arguments=self._arguments,
             )
         )

@@ -26,10 +26,13 @@ class RunSteps:
         fence: The run.
         function: The task function, for log records.
         port: Where steps are recorded.
+        upstream: The upstream of the task; empty if it has none. Until a step has made a call, it is taken to
+            call this one.
     """
 
-    def __init__(self, fence: Fence, function: str, port: StepPort) -> None:
+    def __init__(self, fence: Fence, function: str, port: StepPort, upstream: str = "") -> None:
         self.fence = fence
+        self.upstream = upstream
         self.port = port
         self.waits = RunWaits()
         self._function = function
