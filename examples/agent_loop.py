@@ -87,7 +87,7 @@ class Model(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer.encode())
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
         """Log nothing."""
 
 

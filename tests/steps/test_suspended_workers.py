@@ -11,15 +11,20 @@ from typing import Any
 
 import pytest
 
-from support import all_final, ledger, load_app, until, worker_process
+from support import EVERYDAY_ON_SQLITE, all_final, ledger, load_app, until, worker_process
 from tidegate import State
 from tidegate.context import waits
 from tidegate.internals import core_of
 from tidegate.store.protocol import Store
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, EVERYDAY_ON_SQLITE]
 
-FORMS = ["in_loop", "in_thread", "in_child", "in_child_loop"]
+FORMS = [
+    "in_loop",
+    "in_child",
+    *(pytest.param(form, marks=pytest.mark.slow) for form in ("in_thread", "in_child_loop")),
+]
+"""The event loop and the plain child process differ most; the two others share code with each of them."""
 
 
 @pytest.fixture

@@ -161,4 +161,4 @@ def test_a_due_moment_costs_few_statements() -> None:
         connection.exec_trace = count
         assert kit.advance_sync(hours=1).succeeded == moments
         connection.exec_trace = None
-    assert statements / moments < 50
+    assert statements / moments < 60  # maintenance asks each of its jobs once; most find nothing

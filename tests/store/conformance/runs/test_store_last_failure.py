@@ -109,6 +109,6 @@ async def test_each_task_of_a_claim_gets_its_own_last_failure(build: Build, cloc
 
 
 def test_a_value_of_a_newer_version_counts_as_unknown() -> None:
-    assert last_failure_of('["doubtful","in_doubt","m",3,12]') == LastFailure(
+    assert last_failure_of('["doubtful","not_yet_known","m",3,12]') == LastFailure(
         Reason.UNKNOWN, Verdict.UNKNOWN, "m", 3, to_datetime(12.0)
     )
