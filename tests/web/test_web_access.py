@@ -178,6 +178,7 @@ async def test_every_route_and_socket_of_the_document_is_in_the_table(app: Tideg
     assert documented - {("GET", path) for path in PUBLIC} | sockets == set(TABLE)
 
 
+@pytest.mark.timeout(180)  # hundreds of requests
 async def test_every_route_takes_its_roles_and_shows_a_tenant_its_own_only(app: Tidegate) -> None:
     principals = list(itertools.product(Role, ("acme", "other", None)))
     tokens = {one: await make(app, *one) for one in principals}
