@@ -222,7 +222,8 @@ async def test_runs_in_flight_are_counted_from_the_indexes_of_their_upstream_alo
     searches = [step for step in steps if "SEARCH" in step or "SCAN running" in step or "SCAN permit" in step]
     assert searches == [
         "SEARCH running USING COVERING INDEX running_upstream (upstream=?)",
-        "SEARCH permit USING COVERING INDEX permit_upstream (upstream=? AND expires_at>?)",
+        "SEARCH p USING INDEX permit_upstream (upstream=? AND expires_at>?)",
+        "SEARCH r USING PRIMARY KEY (task_id=?)",
     ]
 
 
