@@ -72,7 +72,7 @@ async def test_a_worker_logs_how_many_connections_all_workers_may_open(
     store = open_supervising(url)
     await log_connections(store, "mine", processes)
     await store.close()
-    (record,) = caplog.records
+    (record,) = [each for each in caplog.records if each.module == "connections"]  # other workers log too
     assert record.levelname == level
     needed = processes * 5 + 3
     assert (
