@@ -125,8 +125,8 @@ async def test_a_task_over_its_memory_limit_is_killed_alone_and_the_amount_is_re
 ) -> None:
     for how in ("at once", "slowly", "grandchild", "MemoryError"):
         handle = await client.eat.enqueue(how)
-        beside = [await client.normal.enqueue(number) for number in range(3)]
-        assert [await one.result(15) for one in beside] == [0, 1, 2], how
+        meanwhile = [await client.normal.enqueue(number) for number in range(3)]
+        assert [await one.result(15) for one in meanwhile] == [0, 1, 2], how
         rows = await all_final(client.app, [handle.id], within=30)
         runs = await runs_of(handle)
         assert rows[handle.id].state is State.DEAD, how

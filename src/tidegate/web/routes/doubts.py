@@ -48,6 +48,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     """Register the routes. A tenant's token sees and decides the doubts of its own tasks only."""
     _add_step_route(api, context)
     _add_doubt_routes(api, context)
+    _add_resolve_route(api, context)
 
 
 def _add_step_route(api: ProtectedRouter, context: ApiContext) -> None:
@@ -112,6 +113,8 @@ def _add_doubt_routes(api: ProtectedRouter, context: ApiContext) -> None:
             to_doubt_out(await doubts.get_doubt(store, doubt_id, tenant=principal_of(request).tenant))
         )
 
+
+def _add_resolve_route(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route(
         "POST",
         "/api/v1/doubts/{doubt_id}/resolve",

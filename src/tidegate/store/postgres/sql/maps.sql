@@ -3,6 +3,21 @@
 -- `map_deleted`. Each state is looked up by the id of its task (LATERAL … LIMIT, and sub-selects): else the planner reads
 -- whole tables of finished tasks.
 
+-- shared: ends
+-- How the item `t` ended: `a` if it is archived, `d` if it is a dead letter.
+LEFT JOIN LATERAL (
+    SELECT x.task_id, x.state, x.finished_at
+    FROM /*schema*/archive AS x
+    WHERE x.task_id = t.id
+    LIMIT 1
+) AS a ON true
+LEFT JOIN LATERAL (
+    SELECT x.task_id, x.reason, x.error_class, x.message, x.failed_at
+    FROM /*schema*/dead AS x
+    WHERE x.task_id = t.id
+    LIMIT 1
+) AS d ON true
+
 -- name: add
 -- Returns a row unless the map exists, or another map of the tenant has its key.
 -- 1 id, 2 name, 3 function, 4 tenant, 5 key or NULL, 6 fingerprint, 7 how many items, 8 most failures or NULL,
@@ -67,18 +82,7 @@ SELECT
     count(*) FILTER (WHERE a.state = 'cancelled'),
     count(r.task_id), count(*) FILTER (WHERE coalesce(a.finished_at, d.failed_at) > $2)
 FROM /*schema*/task AS t
-LEFT JOIN LATERAL (
-    SELECT x.task_id, x.state, x.finished_at
-    FROM /*schema*/archive AS x
-    WHERE x.task_id = t.id
-    LIMIT 1
-) AS a ON true
-LEFT JOIN LATERAL (
-    SELECT x.task_id, x.reason, x.error_class, x.message, x.failed_at
-    FROM /*schema*/dead AS x
-    WHERE x.task_id = t.id
-    LIMIT 1
-) AS d ON true
+/*ends*/
 LEFT JOIN LATERAL (
     SELECT x.task_id
     FROM /*schema*/running AS x
@@ -155,18 +159,7 @@ SELECT
     END,
     coalesce(d.reason, '')
 FROM /*schema*/task AS t
-LEFT JOIN LATERAL (
-    SELECT x.task_id, x.state, x.finished_at
-    FROM /*schema*/archive AS x
-    WHERE x.task_id = t.id
-    LIMIT 1
-) AS a ON true
-LEFT JOIN LATERAL (
-    SELECT x.task_id, x.reason, x.error_class, x.message, x.failed_at
-    FROM /*schema*/dead AS x
-    WHERE x.task_id = t.id
-    LIMIT 1
-) AS d ON true
+/*ends*/
 LEFT JOIN LATERAL (
     SELECT x.task_id
     FROM /*schema*/running AS x
@@ -203,18 +196,7 @@ CROSS JOIN LATERAL (
     WHERE x.id = given.value
     LIMIT 1
 ) AS t
-LEFT JOIN LATERAL (
-    SELECT x.task_id, x.state, x.finished_at
-    FROM /*schema*/archive AS x
-    WHERE x.task_id = t.id
-    LIMIT 1
-) AS a ON true
-LEFT JOIN LATERAL (
-    SELECT x.task_id, x.reason, x.error_class, x.message, x.failed_at
-    FROM /*schema*/dead AS x
-    WHERE x.task_id = t.id
-    LIMIT 1
-) AS d ON true
+/*ends*/
 LEFT JOIN LATERAL (
     SELECT x.data, x.codec_tag
     FROM /*schema*/result AS x
@@ -283,18 +265,7 @@ CROSS JOIN LATERAL (
     WHERE x.id = t.map_id
     LIMIT 1
 ) AS m
-LEFT JOIN LATERAL (
-    SELECT x.task_id, x.state, x.finished_at
-    FROM /*schema*/archive AS x
-    WHERE x.task_id = t.id
-    LIMIT 1
-) AS a ON true
-LEFT JOIN LATERAL (
-    SELECT x.task_id, x.reason, x.error_class, x.message, x.failed_at
-    FROM /*schema*/dead AS x
-    WHERE x.task_id = t.id
-    LIMIT 1
-) AS d ON true
+/*ends*/
 WHERE t.map_id IS NOT NULL
     AND (a.task_id IS NOT NULL OR d.task_id IS NOT NULL)
 GROUP BY t.map_id, coalesce(a.state, 'dead')
