@@ -18,25 +18,25 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from tidegate.application.bulk_enqueue import BulkEnqueue, each
+from tidegate.application.manifest import make_manifest
 from tidegate.application.map_enqueue import MapEnqueue
+from tidegate.application.replacement import Replacement
 from tidegate.application.sending import Sending, TaskSender
 from tidegate.application.task_schedule import TaskSchedule
 from tidegate.application.unserved import UnservedTaskWarner
 from tidegate.calls.upstream import Upstream
-from tidegate.codec import CODEC
 from tidegate.config import Config
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.readers import name_option, shown, wrong
 from tidegate.domain.retention import Retention
-from tidegate.domain.spec import NO_LIMIT, TaskSpec
+from tidegate.domain.spec import TaskSpec
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError, UsageError
 from tidegate.hooks import HookLists, Hooks
 from tidegate.internals import core_of
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.monitor.otel.start import is_used, start
 from tidegate.operations.task_watcher import TaskWatcher
-from tidegate.schedule.declared import DeclaredSchedule, ScheduleSet, to_manifest
-from tidegate.store.common.final_hooks import encode_hook
+from tidegate.schedule.declared import DeclaredSchedule, ScheduleSet
 from tidegate.store.connect import open_store
 from tidegate.store.rows import EnqueueResult
 from tidegate.task import TaskFunction, defined_at
@@ -48,31 +48,6 @@ if TYPE_CHECKING:  # a child process imports this module at each start, and neve
     from tidegate.store.map_rows import MapRow, NewMap
     from tidegate.store.protocol import Store
     from tidegate.store.rows import NewTask
-
-
-class _Replacement:
-    """A block in which an application uses another store.
-
-    Args:
-        before: What the application used before.
-    """
-
-    def __init__(self, before: dict[str, Any]) -> None:
-        self.before = before
-        self._thread = threading.get_ident()
-        self._task = _current_task()
-
-    def is_within(self, other: _Replacement) -> bool:
-        """Return whether this block began inside the other, and not beside it."""
-        is_of_task = other._task in (None, self._task) or other._task.done()
-        return other._thread == self._thread and is_of_task
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no loop runs
-        return None
 
 
 class Core(HookLists):
@@ -116,7 +91,7 @@ class Core(HookLists):
         self._system_limits = limits
         self._sender = TaskSender(self.events)
         self._opened_in_pid = 0
-        self._replacements: list[_Replacement] = []
+        self._replacements: list[Replacement] = []
         self._lock, self._lock_pid = threading.Lock(), os.getpid()
         self._task_watchers: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskWatcher] = WeakKeyDictionary()
         self._make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
@@ -131,9 +106,9 @@ class Core(HookLists):
         """
         if name in self.functions:
             return self.functions[name]
-        matches = [full for full in self.functions if full.rpartition(":")[2] == name]
+        matches = [function for full, function in self.functions.items() if full.rpartition(":")[2] == name]
         if len(matches) == 1:
-            return self.functions[matches[0]]
+            return matches[0]
         raise UnknownFunctionError(
             f"no task function is named {shown(name)}",
             fix=f"declared: {', '.join(sorted(self.functions)) or 'none'}",
@@ -142,14 +117,13 @@ class Core(HookLists):
 
     def declared(self) -> list[LimitDeclaration]:
         """Return the limits this application declares, for the store."""
-        limits = {name: function.spec.rate_limit for name, function in self.functions.items()}
         return [
             LimitDeclaration(GateKind.SYSTEM, "", self._system_limits),
             *(each for upstream in self.upstreams.values() for each in upstream.with_keys()),
             *(
-                LimitDeclaration(GateKind.FUNCTION, name, Limits((limit,)))
-                for name, limit in limits.items()
-                if limit
+                LimitDeclaration(GateKind.FUNCTION, name, Limits((function.spec.rate_limit,)))
+                for name, function in self.functions.items()
+                if function.spec.rate_limit
             ),
         ]
 
@@ -181,8 +155,7 @@ class Core(HookLists):
             ConfigError: The name is taken by another function.
         """
         name_option("name", spec.name)
-        known = self.functions.get(spec.name)
-        # The same function again is a reload of its module.
+        known = self.functions.get(spec.name)  # the same function again is a reload of its module
         if known is not None and _definition_key(known.function) != _definition_key(function):
             raise ConfigError(
                 f"two task functions are named {spec.name}: {defined_at(known.function)} "
@@ -235,7 +208,7 @@ class Core(HookLists):
             module = module_name(self._made_in)
         except ConfigError:  # a program without a file
             module = self._made_in
-        return f"{module}:{names[0]}" if names else f"{module}:app"
+        return f"{module}:{names[0] if names else 'app'}"
 
     def schedule_set(self) -> ScheduleSet:
         """Return the schedules that this application declares.
@@ -247,27 +220,7 @@ class Core(HookLists):
 
     def manifest(self) -> dict[str, Any]:
         """Return what this application declares, for processes that cannot import it."""
-        return {
-            "functions": {
-                name: {
-                    "queue": function.spec.queue,
-                    "upstream": function.spec.upstream,
-                    "priority": function.spec.priority.word,
-                    "timeout": function.spec.timeout if function.spec.timeout < float("inf") else None,
-                    "max_attempts": function.spec.max_attempts,
-                    "signature": function.signature.text,
-                    "rate_limit": None
-                    if function.spec.rate_limit is None
-                    else [function.spec.rate_limit.amount, function.spec.rate_limit.seconds],
-                    # for the function `enqueue` of PostgreSQL
-                    "deadline": function.spec.deadline if function.spec.deadline < NO_LIMIT else None,
-                    "on_final": encode_hook(function.spec.on_final),
-                }
-                for name, function in sorted(self.functions.items())
-            },
-            "schedules": to_manifest(self.declared_schedules()),
-            "codec": CODEC,
-        }
+        return make_manifest(self.functions, self.declared_schedules())
 
     @functools.cached_property
     def store(self) -> Store:
@@ -283,7 +236,7 @@ class Core(HookLists):
         """
         names = ("store", "url", "unserved", "_opened_in_pid", "_task_watchers")
         with self._process_lock():
-            mine = _Replacement({name: vars(self)[name] for name in names if name in vars(self)})
+            mine = Replacement({name: vars(self)[name] for name in names if name in vars(self)})
             if self._replacements and not mine.is_within(self._replacements[-1]):
                 raise UsageError(
                     "another test uses this application at the same time",
@@ -317,7 +270,7 @@ class Core(HookLists):
             return self._make_id()
 
     def _process_lock(self) -> threading.Lock:
-        """Return the lock of this process: in a forked child the parent's may be held for ever."""
+        """Return the lock of this process; a forked child might wait for its parent's lock for ever."""
         if self._lock_pid != os.getpid():
             self._lock, self._lock_pid = threading.Lock(), os.getpid()
         return self._lock

@@ -62,6 +62,29 @@ from tidegate.worker.maintenance.job import MaintenanceJob
 
 log = logging.getLogger("tidegate.web")
 
+_ROUTES = (
+    submit,
+    tasks,
+    task_events,
+    events,
+    dead_letters,
+    doubts,
+    overview,
+    statistics,
+    failures,
+    pauses,
+    controls,
+    schedules,
+    operations,
+    maps,
+    alerts,
+    retention,
+    metrics,
+    autoscale,
+    health,
+    browser_module,
+)
+
 _EXPOSED = ("Location", "Retry-After", "ETag", "Preference-Applied")
 
 
@@ -98,29 +121,7 @@ def create_app(
     )
     # Not a router of its own, included afterwards: FastAPI would analyse each endpoint a second time.
     protected = ProtectedRouter(schemas.named, api.router)
-    every = (
-        submit,
-        tasks,
-        task_events,
-        events,
-        dead_letters,
-        doubts,
-        overview,
-        statistics,
-        failures,
-        pauses,
-        controls,
-        schedules,
-        operations,
-        maps,
-        alerts,
-        retention,
-        metrics,
-        autoscale,
-        health,
-        browser_module,
-    )
-    for routes in every:
+    for routes in _ROUTES:
         routes.add_routes(protected, context)
     api.state.context = context
     api.state.protected = protected

@@ -42,7 +42,12 @@ _ONE = {200: ResponseSpec("The operation", OperationOut)}
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     """Register the routes. A tenant's token sees and starts only operations on that tenant's letters."""
+    _add_reading_routes(api, context)
+    _add_starting_routes(api, context)
+    _add_ending_routes(api, context)
 
+
+def _add_reading_routes(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route(
         "GET",
         "/api/v1/operations",
@@ -86,6 +91,8 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
             RedrivenLetterPage([to_redriven_letter_out(letter) for letter in letters], following)
         )
 
+
+def _add_starting_routes(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route(
         "POST",
         "/api/v1/operations/redrive",
@@ -119,6 +126,8 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         asked = await context.read_body(request, PurgeRequest)
         return await _start_purge(context, principal_of(request), asked)
 
+
+def _add_ending_routes(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route("POST", "/api/v1/operations/{operation_id}/abort", AccessRule(OPERATORS), responses=_ONE)
     async def abort_operation(request: Request, operation_id: str) -> Response:
         """Stop an operation: it sends or deletes no more letters. Letters that were sent go on."""

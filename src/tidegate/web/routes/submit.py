@@ -27,7 +27,11 @@ RETRY_AFTER = "1"
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     """Register the routes."""
+    _add_single_submit(api, context)
+    _add_batch_submit(api, context)
 
+
+def _add_single_submit(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route(
         "POST",
         "/api/v1/tasks",
@@ -63,6 +67,8 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         submitted = SubmittedOut(stored.task_id, stored.created, location)
         return json_response(submitted, 202, Location=location, Retry_After=RETRY_AFTER)
 
+
+def _add_batch_submit(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route(
         "POST",
         "/api/v1/tasks/batch",
