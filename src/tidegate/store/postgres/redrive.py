@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tidegate.store.common import ids
+from tidegate.store.common import ids, operations, sending
 from tidegate.store.common.dead import history_note
 from tidegate.store.common.text import storable
 from tidegate.store.operation_rows import PLAIN_REDRIVE, Payloads, RedriveTerms
@@ -89,3 +89,23 @@ async def _answers(
         return ActionStatus.REFUSED if task_id in known else ActionStatus.UNKNOWN
 
     return {task_id: answer(found) for task_id, found in given.items()}
+
+
+def redrive_within(db: PostgresSession) -> sending.Redrive:
+    """Return a function that redrives in the transaction of this session."""
+
+    async def redrive_letters(
+        task_ids: Sequence[str], args: Payloads | None, terms: RedriveTerms
+    ) -> dict[str, ActionStatus]:
+        return await redrive(db, task_ids, args=args, terms=terms)
+
+    return redrive_letters
+
+
+def purge_within(db: PostgresSession) -> operations.Purge:
+    """Return a function that purges in the transaction of this session."""
+
+    async def purge_letters(task_ids: Sequence[str]) -> dict[str, ActionStatus]:
+        return await purge(db, task_ids)
+
+    return purge_letters

@@ -22,14 +22,14 @@ from tidegate.store.common import (
 )
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.session import Session
-from tidegate.store.common.store import CommonStore, read, write
+from tidegate.store.common.store import CommonStore
+from tidegate.store.common.store_methods import read, write
 from tidegate.store.map_rows import MapCounts, MapRow, NewMap
 from tidegate.store.operation_rows import (
     LetterChannel,
     NewOperation,
     OperationRow,
     Payloads,
-    RedriveTerms,
     Sending,
 )
 from tidegate.store.postgres import (
@@ -360,7 +360,7 @@ class PostgresStore(CommonStore):
         self, operation: OperationRow, channels: Sequence[LetterChannel]
     ) -> Sending | None:
         effect = await self._write(
-            lambda db: sending.send_letters(db, operation, channels, _redrive_within(db))
+            lambda db: sending.send_letters(db, operation, channels, dead_letters.redrive_within(db))
         )
         if effect is not None and effect.sent:
             self._watch.committed()
@@ -370,35 +370,16 @@ class PostgresStore(CommonStore):
         self, operation: NewOperation, task_ids: Sequence[str], *, args: Payloads | None = None
     ) -> dict[str, ActionStatus]:
         return await self._write(
-            lambda db: sending.redrive_now(db, operation, task_ids, args, _redrive_within(db)), notify=True
+            lambda db: sending.redrive_now(db, operation, task_ids, args, dead_letters.redrive_within(db)),
+            notify=True,
         )
 
     async def purge_letters(
         self, operation_id: str, task_ids: Sequence[str]
     ) -> dict[str, ActionStatus] | None:
         return await self._write(
-            lambda db: operations.purge_letters(db, operation_id, task_ids, _purge_within(db))
+            lambda db: operations.purge_letters(db, operation_id, task_ids, dead_letters.purge_within(db))
         )
-
-
-def _redrive_within(db: PostgresSession) -> sending.Redrive:
-    """Return a function that redrives in the transaction of this session."""
-
-    async def redrive(
-        task_ids: Sequence[str], args: Payloads | None, terms: RedriveTerms
-    ) -> dict[str, ActionStatus]:
-        return await dead_letters.redrive(db, task_ids, args=args, terms=terms)
-
-    return redrive
-
-
-def _purge_within(db: PostgresSession) -> operations.Purge:
-    """Return a function that purges in the transaction of this session."""
-
-    async def purge(task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-        return await dead_letters.purge(db, task_ids)
-
-    return purge
 
 
 async def _now(db: Session) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from tidegate.store.common import ids
+from tidegate.store.common import ids, operations, sending
 from tidegate.store.common.dead import history_note
 from tidegate.store.common.text import storable
 from tidegate.store.operation_rows import PLAIN_REDRIVE, Payloads, RedriveTerms
@@ -15,6 +15,7 @@ from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.actions import apply_each, record_action
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.statements import load
+from tidegate.store.sqlite.work import SqliteSession
 
 _REDRIVE = load("redrive")
 
@@ -68,3 +69,23 @@ def _redrive_one(
     db.execute(_REDRIVE["reset"], (task, now, queue, terms.keeps_attempts))
     record_action(db, now, task, "redriven", history_note(terms, has_new_args=payload is not None))
     return True
+
+
+def redrive_within(db: SqliteSession) -> sending.Redrive:
+    """Return a function that redrives in the transaction of this session."""
+
+    async def redrive_letters(
+        task_ids: Sequence[str], args: Payloads | None, terms: RedriveTerms
+    ) -> dict[str, ActionStatus]:
+        return redrive(db.link, db.at, task_ids, args=args, terms=terms)
+
+    return redrive_letters
+
+
+def purge_within(db: SqliteSession) -> operations.Purge:
+    """Return a function that purges in the transaction of this session."""
+
+    async def purge_letters(task_ids: Sequence[str]) -> dict[str, ActionStatus]:
+        return purge(db.link, db.at, task_ids)
+
+    return purge_letters

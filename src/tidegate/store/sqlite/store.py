@@ -21,18 +21,18 @@ from tidegate.store.common import (
     sending,
     workers,
 )
-from tidegate.store.common import store as common
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.refusals import cannot_join
 from tidegate.store.common.session import Session
-from tidegate.store.common.store import CommonStore, write
+from tidegate.store.common.store import CommonStore
+from tidegate.store.common.store_methods import Work as SessionWork
+from tidegate.store.common.store_methods import write
 from tidegate.store.map_rows import MapCounts, MapRow, NewMap
 from tidegate.store.operation_rows import (
     LetterChannel,
     NewOperation,
     OperationRow,
     Payloads,
-    RedriveTerms,
     Sending,
 )
 from tidegate.store.retention_rows import StoreSize
@@ -103,13 +103,13 @@ class SqliteStore(CommonStore):
         self._runner = runner or WriterThread(self.path, busy_seconds=busy_seconds)
         self._now = clock or HighWaterClock()
 
-    async def _read(self, work: common.Work[T], *, snapshot: bool = False, generic_plan: bool = False) -> T:
+    async def _read(self, work: SessionWork[T], *, snapshot: bool = False, generic_plan: bool = False) -> T:
         """Run work that reads. Every read here is one snapshot."""
         return await self._runner.run(self._on_session(work), Mode.READ)
 
     async def _write(
         self,
-        work: common.Work[T],
+        work: SessionWork[T],
         *,
         alone: bool = False,
         generic_plan: bool = False,
@@ -119,7 +119,7 @@ class SqliteStore(CommonStore):
         """Run work in a transaction. `notify` is not needed here: the watcher notices every commit."""
         return await self._runner.run(self._on_session(work), Mode.WRITE)
 
-    def _on_session(self, work: common.Work[T]) -> Work[T]:
+    def _on_session(self, work: SessionWork[T]) -> Work[T]:
         return lambda link: complete(work(SqliteSession(link, self._now())))
 
     async def _write_on_connection(self, work: Work[T], *, precheck: Precheck[T] | None = None) -> T:
@@ -342,42 +342,22 @@ class SqliteStore(CommonStore):
         self, operation: OperationRow, channels: Sequence[LetterChannel]
     ) -> Sending | None:
         return await self._write(
-            lambda db: sending.send_letters(db, operation, channels, _redrive_within(db))
+            lambda db: sending.send_letters(db, operation, channels, dead_letters.redrive_within(db))
         )
 
     async def redrive_now(
         self, operation: NewOperation, task_ids: Sequence[str], *, args: Payloads | None = None
     ) -> dict[str, ActionStatus]:
         return await self._write(
-            lambda db: sending.redrive_now(db, operation, task_ids, args, _redrive_within(db))
+            lambda db: sending.redrive_now(db, operation, task_ids, args, dead_letters.redrive_within(db))
         )
 
     async def purge_letters(
         self, operation_id: str, task_ids: Sequence[str]
     ) -> dict[str, ActionStatus] | None:
         return await self._write(
-            lambda db: operations.purge_letters(db, operation_id, task_ids, _purge_within(db))
+            lambda db: operations.purge_letters(db, operation_id, task_ids, dead_letters.purge_within(db))
         )
-
-
-def _redrive_within(db: SqliteSession) -> sending.Redrive:
-    """Return a function that redrives in the transaction of this session."""
-
-    async def redrive(
-        task_ids: Sequence[str], args: Payloads | None, terms: RedriveTerms
-    ) -> dict[str, ActionStatus]:
-        return dead_letters.redrive(db.link, db.at, task_ids, args=args, terms=terms)
-
-    return redrive
-
-
-def _purge_within(db: SqliteSession) -> operations.Purge:
-    """Return a function that purges in the transaction of this session."""
-
-    async def purge(task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-        return dead_letters.purge(db.link, db.at, task_ids)
-
-    return purge
 
 
 async def _has_nothing_due(db: Session) -> int | None:
