@@ -146,6 +146,21 @@ def test_a_filter_decides_all_that_match_and_a_dry_run_counts_them(workspace):
     assert "no open doubt matches" in workspace.run("doubts", "resolve", "--tenant", "acme", "--fail").stderr
 
 
+def test_the_dry_run_of_a_redrive_by_id_reports_letters_in_doubt_as_the_redrive_does(workspace):
+    ids = [letter(workspace, "draw"), letter(workspace, "mail")]
+
+    planned = workspace.run("dead", "redrive", *ids, "--dry-run")
+    assert "2 dead letters in doubt would make the redrive fail: --repeat-doubts sends them" in planned.stderr
+    assert "would redrive 0 dead letters" in planned.stderr
+    assert workspace.json("dead", "redrive", *ids, "--dry-run") == {
+        "would": "redrive",
+        "count": 0,
+        "in_doubt": 2,
+    }
+    assert workspace.json("dead", "redrive", *ids, "--dry-run", "--repeat-doubts")["count"] == 2
+    assert workspace.json("dead", "purge", *ids, "--dry-run")["count"] == 2
+
+
 def test_decisions_that_came_too_late_and_unknown_numbers_have_their_exit_codes(workspace):
     letter(workspace, "draw")
     workspace.run("doubts", "ls")

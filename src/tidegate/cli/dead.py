@@ -239,10 +239,13 @@ async def _preview(
         facts = {"would": verb, "count": found.matched}
         if settings is not None and choice.task_ids is None:
             facts |= {"canary": found.canary, "in_doubt": found.in_doubt}
+        elif found.in_doubt:
+            facts |= {"in_doubt": found.in_doubt}
         print_json(facts)
     if found.in_doubt:
+        outcome = "would be left out" if choice.task_ids is None else "would make the redrive fail"
         print_message(
-            f"{counted(found.in_doubt, 'dead letter')} in doubt would be left out: --repeat-doubts sends them"
+            f"{counted(found.in_doubt, 'dead letter')} in doubt {outcome}: --repeat-doubts sends them"
         )
     first = f", {found.canary} of them first" if found.canary else ""
     print_message(f"would {verb} {counted(found.matched, 'dead letter')}{first}; nothing was changed")

@@ -63,7 +63,8 @@ class DeadLetterReport:
     """The operation that records the redrive or purge. Maintenance continues a redrive that was not done
     immediately."""
     in_doubt: int = 0
-    """For a dry run: how many matching letters are left out, because their calls may have been processed."""
+    """For a dry run: how many matching letters are left out, because their calls may have been processed. If
+    ids were given and one of them is in doubt, none is sent."""
     canary: int = 0
     """For a dry run of a filter: how many letters are sent first."""
 
@@ -137,8 +138,15 @@ async def preview(
         return DeadLetterReport(await store.count_dead_letters(choice.which), is_dry_run=True)
     rows = await store.read_tasks(choice.task_ids)
     dead = sum(row.state is State.DEAD for row in rows.values())
+    doubts = 0
+    if settings is not None and not settings.repeats_doubts:
+        doubts = len(await store.find_letters_in_doubt(list(rows)))
     return DeadLetterReport(
-        dead, refused=len(rows) - dead, unknown=len(choice.task_ids) - len(rows), is_dry_run=True
+        0 if doubts else dead,  # a redrive by id refuses all if one is in doubt
+        refused=len(rows) - dead,
+        unknown=len(choice.task_ids) - len(rows),
+        is_dry_run=True,
+        in_doubt=doubts,
     )
 
 

@@ -145,3 +145,23 @@ async def test_a_failure_that_is_retried_does_not_wake_the_waiting_task(build: B
     parent = await waiting_parent(build, child.fence.task_id)
     await build.done(retrying(child.fence, delay=600.0))
     assert not await is_woken(build, parent)
+
+
+@pytest.mark.parametrize("end", ["cancelled", "dead", "succeeded"])
+async def test_what_an_ended_task_waited_for_is_swept_and_live_tasks_keep_theirs(
+    build: Build, end: str
+) -> None:
+    running = await build.running(2)
+    children = [task.fence.task_id for task in running]
+    ended = await waiting_parent(build, *children, delay=0.0, queue="ended")
+    live = await waiting_parent(build, *children)
+    if end == "cancelled":
+        await build.store.cancel([ended.task_id])
+    else:
+        await build.store.promote()
+        [again] = await build.claim(await build.worker(), queues=("ended",))
+        await build.done(ends(again.fence)[end])
+    assert await build.store.delete_expired(ticks_seconds=DAY) == 2
+    assert await build.store.delete_expired(ticks_seconds=DAY) == 0
+    await build.done(*(succeeded(task.fence) for task in running))
+    assert await is_woken(build, live)

@@ -28,6 +28,7 @@ _RELEASE = load("release_batches")["release_batches"]
 _EXPIRED = load("delete_expired")
 _FINAL = load("delete_final_tasks")
 _DEATHS = load("deaths")
+_TASK_WAITS = load("task_waits")
 _DROP_BATCH = load("drop_batch")
 _CHECK = load("check_integrity")
 
@@ -54,6 +55,9 @@ async def delete_expired(database: Database, *, ticks_seconds: float, limit: int
     async def events(db: PostgresSession) -> int:
         return await db.run(_EXPIRED["expired_events"], db.at, limit)
 
+    async def task_waits(db: PostgresSession) -> int:
+        return await db.run(_TASK_WAITS["clear_left_behind"], limit)
+
     async def rollups(db: PostgresSession) -> int:
         return sum(
             [
@@ -78,7 +82,7 @@ async def delete_expired(database: Database, *, ticks_seconds: float, limit: int
         return await _delete_stale_batches(db, limit)
 
     gone = 0
-    for kind in (keys, permits, events, rollups, deaths, audit, ticks, batches):
+    for kind in (keys, permits, events, task_waits, rollups, deaths, audit, ticks, batches):
         gone += await database.transact(kind)
     return gone
 

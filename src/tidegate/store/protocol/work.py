@@ -151,8 +151,8 @@ class Maintenance(Protocol):
         """Delete expired rows, at most `limit` of each kind; return how many were deleted.
 
         The rows are expired keys and permits, counters older than 400 days, audit entries older than a year,
-        uncommitted batches older than a day, and fired ticks older than `ticks_seconds`. Final tasks are
-        removed by `delete_final_tasks`.
+        uncommitted batches older than a day, fired ticks older than `ticks_seconds`, and what tasks that have
+        ended still wait for. Final tasks are removed by `delete_final_tasks`.
         """
 
     async def compact_history(self, limit: int = 1_000) -> int:

@@ -57,3 +57,16 @@ RETURNING task_id
 -- 1 task ids
 DELETE FROM /*schema*/task_wait
 WHERE task_id = ANY ($1::uuid[])
+
+-- name: clear_left_behind
+-- Remove rows of tasks that have ended: they were cancelled, died or went on for another reason.
+-- 1 how many at most
+DELETE FROM /*schema*/task_wait
+WHERE ctid = ANY (ARRAY (
+    SELECT w.ctid
+    FROM /*schema*/task_wait AS w
+    WHERE (SELECT 1 FROM /*schema*/archive AS a WHERE a.task_id = w.task_id LIMIT 1) IS NOT NULL
+        OR (SELECT 1 FROM /*schema*/dead AS d WHERE d.task_id = w.task_id LIMIT 1) IS NOT NULL
+    LIMIT $1
+    FOR UPDATE OF w SKIP LOCKED
+))

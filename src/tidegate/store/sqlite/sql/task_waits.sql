@@ -44,3 +44,22 @@ RETURNING task_id
 -- 1 ids: carray of 16-byte ids
 DELETE FROM task_wait
 WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: left_behind
+-- Whether a task that has ended has rows: it was cancelled, died or went on for another reason.
+SELECT 1
+FROM task_wait AS w
+WHERE EXISTS (SELECT 1 FROM archive AS a WHERE a.task_id = w.task_id)
+    OR EXISTS (SELECT 1 FROM dead AS d WHERE d.task_id = w.task_id)
+LIMIT 1
+
+-- name: clear_left_behind
+-- 1 how many at most
+DELETE FROM task_wait
+WHERE (task_id, child_id) IN (
+    SELECT w.task_id, w.child_id
+    FROM task_wait AS w
+    WHERE EXISTS (SELECT 1 FROM archive AS a WHERE a.task_id = w.task_id)
+        OR EXISTS (SELECT 1 FROM dead AS d WHERE d.task_id = w.task_id)
+    LIMIT ?1
+)
