@@ -13,6 +13,7 @@ FILES = [path for back_end in ("sqlite", "postgres") for path in (FOLDERS / back
 SHARED = {
     "actions",
     "alerts",
+    "approvals",
     "audit_entries",
     "controls",
     "deaths",

@@ -43,6 +43,7 @@ TASK_TABLES = (
     TaskTable("step", Data.STEPS),
     TaskTable("event_wait", Data.STEPS),
     TaskTable("task_wait", Data.STEPS),
+    TaskTable("approval", Data.STEPS),
     TaskTable("stream", Data.CHUNKS),
     TaskTable("chunk", Data.CHUNKS),
     TaskTable("task_after", Data.TASKS),

@@ -124,7 +124,7 @@ STEADY_STATEMENTS = [
 OF_TASKS = {
     "task", "payload", "ready", "running", "waiting", "archive", "dead", "result", "attempt", "action", "key",
     "chunk", "stream", "progress", "permit", "usage",
-    "step", "doubt", "event_wait", "task_wait",
+    "step", "doubt", "event_wait", "task_wait", "approval",
 }  # fmt: skip
 
 

@@ -287,7 +287,9 @@ async def test_no_sequence_can_run_out(postgres: Server) -> None:
         rows = admin.execute(
             "SELECT sequencename, data_type::text FROM pg_sequences WHERE schemaname = %s", [SCHEMA]
         ).fetchall()
-    assert dict(rows) == dict.fromkeys(("doubt_id_seq", "event_wait_number_seq", "step_number_seq"), "bigint")
+    assert dict(rows) == dict.fromkeys(
+        ("approval_number_seq", "doubt_id_seq", "event_wait_number_seq", "step_number_seq"), "bigint"
+    )
 
 
 async def test_granting_rights_again_is_harmless(postgres: Server) -> None:

@@ -125,5 +125,11 @@ async def test_every_table_with_rows_per_task_is_without_rowid(store: SqliteStor
     tables = await run_sql(store, "SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
     plain = {name for name, sql in tables if "WITHOUT ROWID" not in str(sql)}
     appended = {"death", "tally"}  # a key would cost more than it finds
-    numbered = {"step", "doubt", "event_wait", "sqlite_sequence"}  # in the order in which they came
+    numbered = {
+        "step",
+        "doubt",
+        "event_wait",
+        "approval",
+        "sqlite_sequence",
+    }  # in the order in which they came
     assert plain == {"migration"} | appended | numbered

@@ -12,6 +12,7 @@ from tidegate.store.alert_rows import AlertPass, ClaimedNotice
 from tidegate.store.common import (
     access,
     alerts,
+    approvals,
     control,
     dead,
     deaths,
@@ -97,6 +98,12 @@ class CommonStore(StoreMethods):
 
     send_event = write(events.send_event, notify=True)
     wait_for_event = write(events.wait_for_event)
+
+    # --- approvals ---
+
+    ask_approval = write(approvals.ask_approval)
+    answer_approval = write(approvals.answer_approval, notify=True)
+    list_approvals = read(approvals.list_approvals)
 
     # --- retention ---
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from tidegate.store.protocol.access import Access
 from tidegate.store.protocol.alerts import Alerts
+from tidegate.store.protocol.approvals import Approvals
 from tidegate.store.protocol.control import Control
 from tidegate.store.protocol.events import Events
 from tidegate.store.protocol.maps import Maps
@@ -74,6 +75,7 @@ class Store(
     Streams,
     Steps,
     Events,
+    Approvals,
     Workers,
     Maintenance,
     Retention,

@@ -24,7 +24,7 @@ _SQL = read_statements(Path(__file__).parent / "sql", "source")
 
 TASK_TABLES = (
     "task", "payload", "ready", "waiting", "archive", "result", "dead", "attempt", "action", "progress",
-    "usage", "stream", "chunk", "step", "doubt", "event_wait", "task_wait", "task_after",
+    "usage", "stream", "chunk", "step", "doubt", "event_wait", "task_wait", "approval", "task_after",
 )  # fmt: skip
 """The tables whose rows are copied with their task. The names it holds are copied separately."""
 SHARED_TABLES = (

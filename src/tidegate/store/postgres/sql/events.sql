@@ -96,8 +96,8 @@ WHERE task_id = ANY (ARRAY (
 ))
 
 -- name: ended_waits
--- How many of these waits are over. Their rows stay locked: a send that comes now waits for the end of the transaction.
--- MATERIALIZED, because a condition inside would leave the open waits unlocked.
+-- How many of these waits, for events and for approvals, are over. Their rows stay locked: a send or an answer that comes
+-- now waits for the end of the transaction. MATERIALIZED, because a condition inside would leave the open waits unlocked.
 -- 1 task id, 2 keys as a JSON array
 WITH locked AS MATERIALIZED (
     SELECT state
@@ -106,7 +106,15 @@ WITH locked AS MATERIALIZED (
         AND key IN (SELECT jsonb_array_elements_text($2::text::jsonb))
     ORDER BY key
     FOR UPDATE
+),
+asked AS MATERIALIZED (
+    SELECT state
+    FROM /*schema*/approval
+    WHERE task_id = $1
+        AND key IN (SELECT jsonb_array_elements_text($2::text::jsonb))
+    ORDER BY key
+    FOR UPDATE
 )
-SELECT count(*)
-FROM locked
-WHERE state <> 'open'
+SELECT
+    (SELECT count(*) FROM locked WHERE state <> 'open')
+    + (SELECT count(*) FROM asked WHERE state <> 'open')

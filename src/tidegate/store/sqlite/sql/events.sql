@@ -79,10 +79,20 @@ WHERE task_id IN (SELECT value FROM carray(?1))
     AND (due_at IS NULL OR due_at > ?2)
 
 -- name: ended_waits
--- How many of these waits are over. Their rows stay locked: a send that comes now waits for the end of the transaction.
+-- How many of these waits, for events and for approvals, are over. Their rows stay locked: a send or an answer that comes
+-- now waits for the end of the transaction.
 -- 1 task id, 2 keys as a JSON array
-SELECT count(*)
-FROM event_wait
-WHERE task_id = ?1
-    AND key IN (SELECT value FROM json_each(?2))
-    AND state <> 'open'
+SELECT
+    (
+        SELECT count(*)
+        FROM event_wait
+        WHERE task_id = ?1
+            AND key IN (SELECT value FROM json_each(?2))
+            AND state <> 'open'
+    ) + (
+        SELECT count(*)
+        FROM approval
+        WHERE task_id = ?1
+            AND key IN (SELECT value FROM json_each(?2))
+            AND state <> 'open'
+    )

@@ -272,6 +272,16 @@ SELECT *
 FROM task_wait
 WHERE task_id IN (SELECT value FROM carray(?1))
 
+-- name: approval
+-- As `step`, without the numbers.
+-- 1 ids
+SELECT
+    task_id, key, state, question, recipient, codec_tag, data, run, asks, asked_at, deadline_at, answered_at, answered_by,
+    comment, answer_tag, answer
+FROM approval
+WHERE task_id IN (SELECT value FROM carray(?1))
+ORDER BY number
+
 -- name: key
 -- The names that these tasks hold.
 -- 1 ids
