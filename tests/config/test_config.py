@@ -256,9 +256,9 @@ def test_the_preset_is_valid_and_holds_the_three_pools(load):
     assert config.app == "app:app"
     assert config.database_url == DEFAULT_DATABASE_URL
     assert [(p.queues, p.concurrency, p.poll_interval, p.processes) for p in config.pools] == [
-        (("realtime",), 3, 0.1, 1),
-        (("critical", "default"), 2, 0.5, 1),
-        (("batch", "embeddings", "low", "*"), 2, 2.0, 1),
+        (("realtime",), "auto", 0.1, 1),
+        (("critical", "default"), "auto", 0.5, 1),
+        (("batch", "embeddings", "low", "*"), "auto", 2.0, 1),
     ]
 
 

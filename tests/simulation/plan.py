@@ -111,7 +111,7 @@ class SimulationSetup:
     @property
     def slots(self) -> int:
         """Tasks at once on all workers."""
-        return self.workers * self.pool.concurrency
+        return self.workers * self.pool.slots
 
     @property
     def longest_timeout(self) -> float:

@@ -21,6 +21,7 @@ def make_manifest(
             name: {
                 "queue": function.spec.queue,
                 "upstream": function.spec.upstream,
+                "slots_grow": function.spec.slots_grow,
                 "priority": function.spec.priority.word,
                 "timeout": function.spec.timeout if function.spec.timeout < float("inf") else None,
                 "max_attempts": function.spec.max_attempts,

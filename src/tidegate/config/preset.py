@@ -21,7 +21,7 @@ database = "sqlite:///.tidegate/tidegate.db"
 # A pool is a group of worker processes that serves some queues. `tidegate worker` starts all of them,
 # `tidegate worker --pool realtime` only that one. Separate pools keep slow work from delaying quick work.
 #   queues         the queues it serves; "*" is every queue. Tasks of a queue that no pool serves never run
-#   concurrency    tasks at once in each process
+#   concurrency    tasks at once in each process; "auto": 8, and up to 200 that wait for answers of an upstream
 #   processes      how many processes
 #   poll_interval  how often it checks for tasks, in seconds
 #   memory_limit   such as "2GiB": a process that uses more is killed, its task recorded as a crash
@@ -32,14 +32,14 @@ database = "sqlite:///.tidegate/tidegate.db"
 # Somebody waits for these: checked ten times a second.
 [pools.realtime]
 queues = ["realtime"]
-concurrency = 3
+concurrency = "auto"
 poll_interval = 0.1
 processes = 1
 
 # The everyday work.
 [pools.default]
 queues = ["critical", "default"]
-concurrency = 2
+concurrency = "auto"
 poll_interval = 0.5
 processes = 1
 
@@ -47,7 +47,7 @@ processes = 1
 # other pool names.
 [pools.background]
 queues = ["batch", "embeddings", "low", "*"]
-concurrency = 2
+concurrency = "auto"
 poll_interval = 2
 processes = 1
 
@@ -60,7 +60,7 @@ processes = 1
 # one pool for everything.
 [env.development.pools.all]
 queues = ["*"]
-concurrency = 8
+concurrency = "auto"
 poll_interval = 0.1
 """
 

@@ -160,7 +160,7 @@ def _read_pool(name: str, table: Table) -> Pool:
     table.require_known(_POOL_KEYS)
     readers = {
         "queues": table.names,
-        "concurrency": table.whole,
+        "concurrency": table.concurrency,
         "processes": table.whole,
         "poll_interval": table.seconds,
         "memory_limit": table.size,

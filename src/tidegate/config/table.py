@@ -6,10 +6,11 @@ The table knows its place in the file, so that every error can name the place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tidegate.domain.readers import (
     choice_option,
+    concurrency_option,
     devices_option,
     flag_option,
     kept_option,
@@ -87,6 +88,10 @@ class Table:
     def whole(self, key: str) -> int:
         """Return a whole number, 1 or more."""
         return self._read(key, whole_option)
+
+    def concurrency(self, key: str) -> int | Literal["auto"]:
+        """Return a whole number, 1 or more, or `auto`."""
+        return self._read(key, concurrency_option)
 
     def number(self, key: str) -> float:
         """Return a finite number."""

@@ -88,6 +88,11 @@ class CallLog:
         """Record a call that was not sent, because an earlier run had recorded its response."""
         self._replayed += 1
 
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether a call is in flight, or nothing is known about calls because none used a transport."""
+        return not self._count or any(self._in_flight.values())
+
     def begin(self, upstream: str) -> None:
         """Record a call that is sent now."""
         if not self._count:

@@ -13,7 +13,7 @@ import reprlib
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tidegate.errors import OptionError
 
@@ -198,6 +198,15 @@ def whole_option(option: str, value: int, *, least: int = 1, most: int = MOST) -
     if not least <= value <= most:
         raise wrong(option, value, f"use a whole number from {least} to {most}")
     return value
+
+
+def concurrency_option(option: str, value: int | Literal["auto"]) -> int | Literal["auto"]:
+    """Return the number of tasks at once: a whole number, or `auto`."""
+    if value == "auto":
+        return "auto"
+    if isinstance(value, str):
+        raise wrong(option, value, 'use a whole number, or "auto"')
+    return whole_option(option, value)
 
 
 def number_option(option: str, value: float, *, least: float = -math.inf, most: float = math.inf) -> float:

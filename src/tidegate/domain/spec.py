@@ -266,6 +266,11 @@ class TaskSpec:
     """Seconds after a cancel until the function is stopped by force; None to let it run to its timeout."""
 
     @property
+    def slots_grow(self) -> bool:
+        """Whether more of its tasks run at once when all wait for answers, with `concurrency="auto"`."""
+        return bool(self.upstream) and self.runs_in is RunsIn.LOOP
+
+    @property
     def crash_limit(self) -> int:
         """Crashes after which the task is dead: at most 3, and at most its attempts.
 

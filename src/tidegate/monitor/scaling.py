@@ -12,7 +12,7 @@ from tidegate.worker.settings import Pool
 
 def slots_of(pool: Pool) -> int:
     """Return how many tasks one worker with this pool runs at once."""
-    return pool.concurrency * pool.processes
+    return pool.slots * pool.processes
 
 
 async def decide_scaling(store: Store, queues: Collection[str], scaling: PoolScaling) -> ScalingDecision:

@@ -71,13 +71,18 @@ def find_live_workers(
 
 async def find_slot_shortages(store: Store) -> list[SlotShortage]:
     """Return the upstreams whose limits cannot be used up because the live workers have too few slots."""
-    now, queues = await store.now(), defaultdict[str, set[str]](set)
+    now, queues, growing = await store.now(), defaultdict[str, set[str]](set), set[str]()
     for manifest in (await store.load_manifests()).values():
         functions: dict[str, dict[str, Any]] = manifest.get("functions", {})
         for function in functions.values() if isinstance(functions, dict) else ():
             if upstream := function.get("upstream"):
                 queues[upstream].add(str(function.get("queue", "")))
+                if function.get("slots_grow"):
+                    growing.add(upstream)
     if not queues:
         return []
-    workers = [(worker.queues, worker.slots) for worker in await store.list_workers() if is_live(worker, now)]
-    return capacity.find_slot_shortages(await store.list_gates(), capacity.slots_by_upstream(queues, workers))
+    workers = [worker for worker in await store.list_workers() if is_live(worker, now)]
+    slots = capacity.slots_by_upstream(queues, [(worker.queues, worker.slots) for worker in workers])
+    most = capacity.slots_by_upstream(queues, [(worker.queues, worker.most_slots) for worker in workers])
+    slots |= {upstream: most[upstream] for upstream in growing}
+    return capacity.find_slot_shortages(await store.list_gates(), slots)

@@ -20,12 +20,15 @@ class NewWorker:
     pid: int
     queues: tuple[str, ...]
     slots: int
+    """How many tasks it runs at once when it starts."""
     lease_seconds: float
     version: str = ""
     application: str = ""
     """The reference under which its manifest is stored; empty if it stores none."""
     schedule_set: str = ""
     """The fingerprint of the set of schedules that the process's application declares; empty if unknown."""
+    most_slots: int | None = None
+    """How many slots it may grow to; None: its slots do not grow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +52,5 @@ class WorkerRow:
     """The reference under which its manifest is stored; empty if unknown."""
     code: str = ""
     """The version of the process's code: a hash of its functions; empty if not reported yet."""
+    most_slots: int = 0
+    """How many slots it may grow to; as many as `slots` if they do not grow."""

@@ -2,9 +2,10 @@
 
 To the process: `{"beat": moment}` (the lease holds until then, by the monotonic clock) and
 `{"ping": true}`, both answered by `pong`; `{"set": number, "concurrency": tasks, "quiet": whether}`,
-answered by `{"was_set": number}`; `{"drain": seconds}`, `{"release": true}`, `{"lost": true}`.
-To the supervisor: `{"ready": pid, "code": version}`; `{"pong": true}` (with `{"busy": tasks}` after a ping);
-`{"leaving": why}` after a task called `ctx.replace_process`;
+answered by `{"was_set": number, "slots": tasks}`; `{"drain": seconds}`, `{"release": true}`,
+`{"lost": true}`.
+To the supervisor: `{"ready": pid, "code": version, "slots": tasks}`; `{"pong": true}` (after a ping with
+`{"busy": tasks, "slots": tasks}`); `{"leaving": why}` after a task called `ctx.replace_process`;
 `{"done": true, "killed": number of child processes it had to kill}`.
 The end of the stream means that the other process is dead.
 """

@@ -194,10 +194,11 @@ class _Incarnation:
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 queues=pool.queues,
-                slots=pool.concurrency,
+                slots=pool.slots,
                 lease_seconds=self._timings.lease,
                 version=__version__,
                 schedule_set=self._schedule_set.fingerprint,
+                most_slots=pool.most_slots,
             )
         )
         await self._app.store.set_worker_code(worker_id, code_version(self._app.functions))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tidegate.domain.readers import (
     Seconds,
     Size,
     choice_option,
+    concurrency_option,
     devices_option,
     flag_option,
     name_option,
@@ -31,6 +32,10 @@ from tidegate.policy.order import DEFAULT_SHARES
 DRAIN_GRACE_SECONDS = 25.0
 """The default upper limit of `drain_grace`. Kubernetes kills after 30 s (`terminationGracePeriodSeconds`),
 systemd after 90 s (`TimeoutStopSec`)."""
+AUTO_SLOTS = 8
+"""With `concurrency="auto"`: the slots of each kind of function when a process starts."""
+MOST_AUTO_SLOTS = 200
+"""With `concurrency="auto"`: the most slots of `async def` functions with an upstream in a process."""
 EVENT_LOOPS = ("auto", "asyncio", "uvloop")
 SHARING = (Priority.NORMAL, Priority.BULK)
 """The priorities that have a share of the claims. The rest goes to higher priorities."""
@@ -49,8 +54,9 @@ class Pool:
     name: str
     queues: tuple[str, ...]
     """The queues to serve; `*` serves every queue. With `strict`, queues come first in the listed order."""
-    concurrency: int
-    """How many tasks each process runs at once."""
+    concurrency: int | Literal["auto"]
+    """How many tasks each process runs at once. With `"auto"`: 8, and 8 more of `async def` functions with an
+    upstream; these grow up to 200 while all of them wait for answers and the upstream's limits admit more."""
     processes: int
     """How many processes the pool has."""
     poll_interval: float
@@ -90,7 +96,7 @@ class Pool:
         self,
         name: str = "default",
         queues: Sequence[str] = ("*",),
-        concurrency: int = 8,
+        concurrency: int | Literal["auto"] = "auto",
         processes: int = 1,
         poll_interval: Seconds = 0.5,
         memory_limit: Size | None = None,
@@ -109,7 +115,7 @@ class Pool:
             self,
             name=name,
             queues=names_option(f"{pool}queues", queues),
-            concurrency=whole_option(f"{pool}concurrency", concurrency),
+            concurrency=concurrency_option(f"{pool}concurrency", concurrency),
             processes=whole_option(f"{pool}processes", processes, most=10_000),
             poll_interval=seconds_option(f"{pool}poll_interval", poll_interval, least=0.005, most=3600.0),
             memory_limit=_size(f"{pool}memory_limit", memory_limit),
@@ -130,6 +136,16 @@ class Pool:
         ):
             fix = "use less than memory_limit"
             raise wrong(f"{pool}memory_soft_limit", memory_soft_limit, fix)
+
+    @property
+    def slots(self) -> int:
+        """How many tasks each process runs at once when it starts."""
+        return AUTO_SLOTS if self.concurrency == "auto" else self.concurrency
+
+    @property
+    def most_slots(self) -> int:
+        """How many tasks each process may run at once in the end."""
+        return MOST_AUTO_SLOTS if self.concurrency == "auto" else self.concurrency
 
 
 def pools_option(pools: Sequence[Pool]) -> tuple[Pool, ...]:

@@ -17,6 +17,7 @@ from tidegate.errors import StoreUnavailableError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ClaimedTask, ClaimRequest, ClaimResult, CrashPolicy
 from tidegate.worker.engine.claimer import CLAIM_LIMIT, Claimer
+from tidegate.worker.engine.slots import SlotRoom
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +49,7 @@ async def test_a_wait_for_changes_that_fails_does_not_end_the_claiming() -> None
         pool=Pool(poll_interval=0.01),
         worker_id="w",
         functions={},
-        free_slots=lambda: 1,
+        room=lambda: SlotRoom(0, 1),
         may_start=lambda: True,
         start_task=lambda task: None,
         known_runs=list,
@@ -91,7 +92,7 @@ def claimer_of(
         pool=Pool(poll_interval=60.0),
         worker_id="w",
         functions={"coroutine": terms, "in_child": terms},
-        free_slots=lambda: 8,
+        room=lambda: SlotRoom(0, 8),
         child_functions=frozenset({"in_child"}),
         child_capacity=child_capacity,
         may_start=lambda: True,
@@ -251,7 +252,7 @@ async def test_the_next_claim_is_made_while_half_of_the_slots_have_not_started(
         pool=Pool(concurrency=slots),
         worker_id="w",
         functions={},
-        free_slots=lambda: slots - not_started,
+        room=lambda: SlotRoom(0, slots - not_started),
         not_started=lambda: not_started,
         may_start=lambda: True,
         start_task=start_task,
@@ -262,3 +263,40 @@ async def test_the_next_claim_is_made_while_half_of_the_slots_have_not_started(
     async with asyncio.timeout(20):
         assert not await claimer.run()
     assert store.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("room", "asked"),
+    [
+        (SlotRoom(8, 8), [(8, {"llm", "coroutine", "in_child"})]),
+        (SlotRoom(5, 8), [(5, {"llm", "coroutine", "in_child"})]),
+        (SlotRoom(40, 8), [(8, {"coroutine", "in_child"}), (40, {"llm"})]),
+        (SlotRoom(0, 8), [(8, {"coroutine", "in_child"})]),
+        (SlotRoom(40, 0), [(40, {"llm"})]),
+    ],
+)
+async def test_functions_whose_slots_grow_are_claimed_by_their_own_room(
+    room: SlotRoom, asked: list[tuple[int, set[str]]]
+) -> None:
+    store = Recorded()
+    terms = CrashPolicy(crash_limit=3, base_seconds=1.0, max_seconds=60.0)
+    claimer = Claimer(
+        store=cast("Store", store),
+        pool=Pool(poll_interval=60.0),
+        worker_id="w",
+        functions=dict.fromkeys(("llm", "coroutine", "in_child"), terms),
+        room=lambda: room,
+        growing=lambda: frozenset({"llm"}),
+        child_functions=frozenset({"in_child"}),
+        may_start=lambda: True,
+        start_task=lambda task: None,
+        known_runs=list,
+        release=lambda fence: None,
+        rng=random.Random(1),
+    )
+    claiming = asyncio.create_task(claimer.run())
+    async with asyncio.timeout(20):
+        while len(store.requests) < len(asked):
+            await asyncio.sleep(0)
+    assert [(request.slots, set(request.functions)) for request in store.requests] == asked
+    claiming.cancel()

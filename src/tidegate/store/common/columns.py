@@ -95,6 +95,7 @@ class StoredWorker(NamedTuple):
     version: str
     application: str
     code: str
+    most_slots: int
 
 
 class StoredOrphan(NamedTuple):

@@ -29,6 +29,7 @@ async def add_worker(db: Session, worker: NewWorker) -> None:
         worker.lease_seconds,
         storable(worker.application),
         worker.schedule_set,
+        worker.most_slots,
     )
 
 

@@ -202,7 +202,7 @@ class WorkSession:
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 queues=self._pool.queues,
-                slots=self._pool.concurrency,
+                slots=self._pool.slots,
                 lease_seconds=LEASE_SECONDS,
                 version=__version__,
             )

@@ -91,7 +91,7 @@ def excess(pid: int, limit: int, *, other_sessions: bool = True) -> int | None:
             have such sessions, and their own limits.
     """
     pids = (pid, *descendants(pid, other_sessions=other_sessions))
-    if sum(map(_resident, pids)) <= limit:
+    if sum(map(resident_bytes, pids)) <= limit:
         return None
     held = sum(map(_proportional, pids))
     return held if held > limit else None
@@ -105,7 +105,8 @@ def _session(pid: int) -> int:
         return 0
 
 
-def _resident(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """Return the memory of a process in RAM; 0 if it is gone."""
     try:
         return int((_PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):
@@ -118,7 +119,7 @@ def _proportional(pid: int) -> int:
         text = (_PROC / str(pid) / "smaps_rollup").read_text()
         return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
     except (OSError, StopIteration, IndexError, ValueError):
-        return _resident(pid)
+        return resident_bytes(pid)
 
 
 def _has_mark(environment: bytes, name: bytes, wanted: bytes) -> bool:

@@ -33,11 +33,11 @@ from tidegate.worker.engine.executor import Executor
 from tidegate.worker.engine.fallback_outcome import undecidable_outcome
 from tidegate.worker.engine.finisher import Finisher
 from tidegate.worker.engine.lease import Lease
-from tidegate.worker.engine.live_settings import LiveSettings
 from tidegate.worker.engine.other_code import OtherCode
 from tidegate.worker.engine.outcome_decider import OutcomeDecider
 from tidegate.worker.engine.run_hooks import run_start_hooks, run_stop_hooks
 from tidegate.worker.engine.run_reports import RunReports
+from tidegate.worker.engine.slots import SlotRoom, new_slots
 from tidegate.worker.engine.step_recorder import StepRecorder
 from tidegate.worker.engine.task_run import TaskRun
 from tidegate.worker.process_snapshot import ProcessSnapshot
@@ -131,8 +131,13 @@ class Engine:
         self.emitter = Emitter(self._store, rng, self._on_lost)
         self.steps = StepRecorder(self._store, rng, self._on_lost)
         self.finisher = Finisher(self._store, rng, self._on_lost, before_write=self.emitter.write)
+        self.slots = new_slots(
+            pool,
+            app.functions,
+            running=lambda: self.executor.running.values(),
+            on_change=lambda: self._claimer.notify_slot_freed(),
+        )
         self._claimer = self._new_claimer(rng)
-        self.live = LiveSettings(pool.concurrency, self._claimer.notify_slot_freed)
 
     def _new_claimer(self, rng: random.Random) -> Claimer:
         functions = self._app.functions.items()
@@ -141,11 +146,12 @@ class Engine:
             pool=self._pool,
             worker_id=self._worker_id,
             functions={name: crash_terms(function.spec) for name, function in functions},
-            free_slots=self._free_slots,
+            room=self._room,
+            growing=lambda: self.slots.growing,
             not_started=lambda: self.executor.not_started,
             child_functions=self._child_functions(),
             child_capacity=lambda: (
-                self._children.available if self._children is not None else self.live.concurrency
+                self._children.available if self._children is not None else self.slots.total
             ),
             may_start=self._lease.is_held,
             start_task=self._start_task,
@@ -167,6 +173,7 @@ class Engine:
         self._spawn(self.emitter.run(), "emitter")
         self._spawn(self.steps.run(), "steps")
         self._spawn(self._watch_cancels(), "cancel watch")
+        self._spawn(self.slots.run(), "slots")
         self._reports.worker_started()
         self._claiming = self._spawn(self._claim(), "claimer")
 
@@ -242,6 +249,7 @@ class Engine:
             self.finisher.finish(outcome)
             self._reports.run_unstartable(claimed, outcome)
             return
+        self.slots.on_started(claimed.function)
         report.run_started(claimed)
         self._idle.clear()
         task_run.control.on_progress = functools.partial(self._on_progress, claimed.fence)
@@ -257,6 +265,7 @@ class Engine:
         return fence not in self.executor.running or self.emitter.emit(fence, data)
 
     def _on_finished(self, task_run: TaskRun, outcome: Outcome | None) -> None:
+        self.slots.on_finished(task_run.claimed.function)
         self.emitter.forget(task_run.claimed.fence)
         if outcome is not None:
             self.finisher.finish(outcome)
@@ -304,10 +313,10 @@ class Engine:
         if task_run is not None:
             self.executor.stop(task_run, StopReason.LOST)
 
-    def _free_slots(self) -> int:
+    def _room(self) -> SlotRoom:
         if self.finisher.pending > UNCONFIRMED_LIMIT:
-            return 0
-        return self.live.free_slots(self.executor.busy)
+            return SlotRoom(0, 0)
+        return self.slots.room(self.executor.busy)
 
     def _on_child_available(self) -> None:
         self._claimer.notify_slot_freed()

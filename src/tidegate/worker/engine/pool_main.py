@@ -183,7 +183,7 @@ async def _serve(
         _apply_settings(engine, connection, state.wanted)
     engine.extend_lease(state.good_until)  # nothing starts before the first renewed lease
     if await _start_engine(engine, state):
-        connection.send(ready=os.getpid(), code=code_version(app.functions))
+        connection.send(ready=os.getpid(), code=code_version(app.functions), slots=engine.slots.total)
         await _serve_until_stopped(state, connection)
     with contextlib.suppress(TimeoutError):  # a store that hangs must not hold the process
         async with asyncio.timeout(options.timings.stop_grace):
@@ -263,8 +263,8 @@ def _apply(state: _SharedState, connection: ControlConnection, message: Message)
         connection.send(pong=True)
     elif "ping" in message:
         busy = engine.executor.busy
-        connection.send(pong=True, busy=busy, problem=engine.problem)
-        set_title(f"pool {state.pool.name}: {busy} of {engine.live.concurrency} busy")
+        connection.send(pong=True, busy=busy, slots=engine.slots.total, problem=engine.problem)
+        set_title(f"pool {state.pool.name}: {busy} of {engine.slots.total} busy")
     elif "set" in message:
         _apply_settings(engine, connection, message)
     elif "drain" in message:
@@ -278,8 +278,8 @@ def _apply(state: _SharedState, connection: ControlConnection, message: Message)
 
 def _apply_settings(engine: Engine, connection: ControlConnection, message: Message) -> None:
     """Apply the requested settings of this process, and confirm them."""
-    engine.live.apply(concurrency=message["concurrency"], is_quiet=message["quiet"])
-    connection.send(was_set=message["set"])
+    engine.slots.apply(concurrency=message["concurrency"], is_quiet=message["quiet"])
+    connection.send(was_set=message["set"], slots=engine.slots.total)
 
 
 def _on_supervisor_death(state: _SharedState) -> None:

@@ -51,9 +51,7 @@ class RunReports:
         """Report that the worker claims tasks from now on."""
         pool = self._pool
         self._events.emit(
-            WorkerStarted(
-                worker_id=self._worker_id, pool=pool.name, queues=pool.queues, slots=pool.concurrency
-            )
+            WorkerStarted(worker_id=self._worker_id, pool=pool.name, queues=pool.queues, slots=pool.slots)
         )
 
     def worker_stopped(self) -> None:
@@ -61,9 +59,7 @@ class RunReports:
         self._log.flush()
         pool = self._pool
         self._events.emit(
-            WorkerStopped(
-                worker_id=self._worker_id, pool=pool.name, queues=pool.queues, slots=pool.concurrency
-            )
+            WorkerStopped(worker_id=self._worker_id, pool=pool.name, queues=pool.queues, slots=pool.slots)
         )
 
     def function_starts(self, task_run: TaskRun) -> None:

@@ -64,6 +64,8 @@ class ControlWatch:
         """The versions of the reload rows that this worker has carried out, by name."""
         self._reported: dict[str, tuple[ControlRow, ...]] = {}
         """The settings that each process has applied, by worker id, as the store records them."""
+        self._slots: dict[str, int] = {}
+        """The slots of each process, by worker id, as the store records them."""
         self._codes: dict[str, str] = {}
         """The version of the code of each process, by worker id, as the store records it."""
         self._answers: list[ControlReport] = []
@@ -112,7 +114,7 @@ class ControlWatch:
         for process in self._processes():
             if (wanted := self.wanted(process)) != process.wanted:
                 log.info(
-                    "pool %s: process %d: %d at once%s, as requested",
+                    "pool %s: process %d: %s at once%s, as requested",
                     process.pool.name,
                     process.pid,
                     wanted.concurrency or process.pool.concurrency,
@@ -124,15 +126,18 @@ class ControlWatch:
     async def _report(self) -> None:
         living = {process.worker_id: process for process in self._processes() if process.is_registered}
         self._reported = {each: rows for each, rows in self._reported.items() if each in living}
+        self._slots = {each: slots for each, slots in self._slots.items() if each in living}
         self._codes = {each: code for each, code in self._codes.items() if each in living}
         for worker_id, process in living.items():
             if process.code and worker_id not in self._codes:
                 await self._store.set_worker_code(worker_id, process.code)
                 self._codes[worker_id] = process.code
+            if self._slots.setdefault(worker_id, process.pool.slots) != process.slots:
+                await self._store.set_worker_slots(worker_id, process.slots)
+                self._slots[worker_id] = process.slots
             rows = process.wanted.rows
             if not process.has_confirmed or self._reported.get(worker_id, ()) == rows:
                 continue
-            await self._store.set_worker_slots(worker_id, process.concurrency)
             await self._store.report_controls(
                 [ControlReport(row.kind, row.name, worker_id, row.version, APPLIED) for row in rows]
             )

@@ -71,8 +71,8 @@ class PoolProcess:
         """Why the supervisor killed the process; empty if it did not."""
         self.wanted = WantedSettings()
         """The requested settings that were sent last."""
-        self.concurrency = pool.concurrency
-        """How many tasks the process may run at once, by the settings last sent."""
+        self.slots = pool.slots
+        """How many tasks the process may run at once, by its last report."""
         self.code = ""
         """The version of the code that the process has loaded; empty until it is ready."""
         self._sent_settings = 0
@@ -136,9 +136,10 @@ class PoolProcess:
     def set(self, wanted: WantedSettings) -> None:
         """Send the process the requested settings. The process confirms once they are applied."""
         self.wanted = wanted
-        self.concurrency = wanted.concurrency or self.pool.concurrency
         self._sent_settings += 1
-        self._send(set=self._sent_settings, concurrency=self.concurrency, quiet=wanted.is_quiet)
+        self.slots = wanted.concurrency or self.pool.slots
+        concurrency = wanted.concurrency or self.pool.concurrency
+        self._send(set=self._sent_settings, concurrency=concurrency, quiet=wanted.is_quiet)
 
     @property
     def has_confirmed(self) -> bool:
@@ -218,6 +219,7 @@ class PoolProcess:
         """Apply one message; runs in the control thread."""
         self._answered_at = time.monotonic()
         self.busy = message.get("busy", self.busy)
+        self.slots = message.get("slots", self.slots)
         self.problem = message.get("problem", self.problem)
         self.code = message.get("code", self.code)
         self._confirmed_settings = message.get("was_set", self._confirmed_settings)

@@ -212,11 +212,12 @@ class PoolProcesses:
             host=socket.gethostname(),
             pid=process.pid,
             queues=pool.queues,
-            slots=process.concurrency,
+            slots=process.slots,
             lease_seconds=options.timings.lease,
             version=__version__,
             application=options.application,
             schedule_set=self.schedule_set,
+            most_slots=pool.most_slots,
         )
         requested_at = time.monotonic()
         await self._retry_until_stored("registering a process", lambda: self._store.add_worker(row))

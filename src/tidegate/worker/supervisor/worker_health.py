@@ -14,7 +14,7 @@ def describe_worker(
 ) -> Health:
     """Return the current health of a worker."""
     ready, wanted, processes = pools.ready(), len(pools), pools.processes()
-    busy, slots = sum(each.busy for each in processes), sum(each.concurrency for each in processes)
+    busy, slots = sum(each.busy for each in processes), sum(each.slots for each in processes)
     problems = loops = pools.crash_loops()
     if not wanted or ready < wanted:
         problems = [*problems, f"{ready} of {wanted} pool processes are ready"]

@@ -3,7 +3,7 @@
 -- name: list
 SELECT
     w.id, w.name, w.pool, w.host, w.pid, w.queues, w.slots, w.started_at, w.heartbeat_at, w.expires_at, w.retired_at,
-    coalesce(held.runs, 0) AS running, w.version, w.application, w.code
+    coalesce(held.runs, 0) AS running, w.version, w.application, w.code, coalesce(w.most_slots, w.slots) AS most_slots
 FROM /*schema*/worker AS w
 LEFT JOIN (
     SELECT worker_id, count(*) AS runs
