@@ -21,7 +21,7 @@ database = "sqlite:///.tidegate/tidegate.db"
 # A pool is a group of worker processes that serves some queues. `tidegate worker` starts all of them,
 # `tidegate worker --pool realtime` only that one. Separate pools keep slow work from delaying quick work.
 #   queues         the queues it serves; "*" is every queue. Tasks of a queue that no pool serves never run
-#   concurrency    tasks at once in each process; "auto": 8, and up to 200 that wait for answers of an upstream
+#   concurrency    tasks at once in each process; "auto": 8, and up to 200 that wait for an upstream
 #   processes      how many processes
 #   poll_interval  how often it checks for tasks, in seconds
 #   memory_limit   such as "2GiB": a process that uses more is killed, its task recorded as a crash
