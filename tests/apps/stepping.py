@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -48,6 +49,13 @@ def draw_plainly(item: int) -> dict[str, int]:
     return {"image": item * item}
 
 
+def draw_while_held(item: int) -> dict[str, int]:
+    write("call", item=item)
+    while flag("hold").exists():
+        time.sleep(0.02)
+    return {"image": item * item}
+
+
 def fail_at(item: int, run: int) -> None:
     """Fail in the first run at one item."""
     if run == 1 and flag(f"fail-{item}").exists():
@@ -81,6 +89,14 @@ def in_child(ctx: Context, count: int) -> list[int]:
         fail_at(item, ctx.run)
         done.append(ctx.step_sync("image", draw_plainly, item)["image"])
     return done
+
+
+@app.task(runs_in="process")
+def left_in_child(ctx: Context, item: int) -> None:
+    """Return while a thread is in the middle of a step."""
+    threading.Thread(target=ctx.step_sync, args=("image", draw_while_held, item)).start()
+    while not Path(os.environ["LEDGER"]).exists():
+        time.sleep(0.02)
 
 
 @app.task(backoff=Fixed(0.05), max_attempts=3, runs_in="thread")

@@ -316,7 +316,7 @@ async def test_the_steps_of_a_plain_call_are_done_each_time() -> None:
     assert failing.calls == 2
 
 
-async def test_a_plain_function_with_a_step_that_returns_an_awaitable_is_refused(ctx: Context) -> None:
+def test_a_plain_function_with_a_step_that_returns_an_awaitable_is_refused(ctx: Context) -> None:
     async def fetch() -> str:
         return "never"
 

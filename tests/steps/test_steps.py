@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support import all_final, ledger, load_app, until, worker_process
+from support import EVERYDAY_ON_SQLITE, all_final, ledger, load_app, until, worker_process
 from tidegate import State
 from tidegate.internals import core_of
 from tidegate.store.protocol import Store
@@ -153,6 +153,23 @@ async def test_no_step_starts_after_a_cancel(stepping: Any, store_url: str, tmp_
         row = await one_row(stepping, handle.id)
     assert row.state is State.CANCELLED
     assert calls(tmp_path) == Counter({1: 1, 2: 1})
+
+
+@EVERYDAY_ON_SQLITE
+async def test_a_result_that_a_thread_of_a_child_process_has_after_its_run_is_recorded(
+    stepping: Any, store_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "hold").touch()
+    with worker_process("stepping:app", tmp_path, TIDEGATE_DATABASE_URL=store_url):
+        handle = await stepping.left_in_child.enqueue(7)
+        assert (await one_row(stepping, handle.id)).state is State.SUCCEEDED
+        (tmp_path / "hold").unlink()
+        store = await the_store(stepping)
+
+        async def is_recorded() -> bool:
+            return [step.state for step in await store.read_steps(handle.id)] == ["done"]
+
+        await until(is_recorded, what="the step is done")
 
 
 async def killed_in_its_step(function: Any, stepping: Any, url: str, directory: Path) -> tuple[Any, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, overload
 
 from tidegate.context.run_control import RunControl, StopReason
-from tidegate.context.stop import TaskStopped
+from tidegate.context.stop import TaskStopped, TaskSuspended
+from tidegate.errors import UsageError
 
 if TYPE_CHECKING:  # the rooms behind them are imported by the first step
     from tidegate.domain.readers import Seconds
@@ -121,7 +123,8 @@ class StepMethods:
         execution, steps = self._begin_step(name, fn, args, options)
         try:
             with steps.waits.doing_step():
-                return await do_step(execution, steps, functools.partial(fn, *args), options)
+                call = functools.partial(fn, *args)
+                return await do_step(execution, steps, call, options, self._require_current)
         except StepLost:
             raise TaskStopped(StopReason.LOST.value) from None
 
@@ -139,11 +142,13 @@ class StepMethods:
         """Do the same as `step`, from a plain function."""
         from tidegate.steps import StepLost, do_step_sync
 
+        self._require_no_loop("ctx.step_sync", "use `await ctx.step(…)`")
         options = _options(name, key, in_doubt, on_change, None, retry)
         execution, steps = self._begin_step(name, fn, args, options)
         try:
             with steps.waits.doing_step():
-                result: T = do_step_sync(execution, steps, functools.partial(fn, *args), options)
+                call = functools.partial(fn, *args)
+                result: T = do_step_sync(execution, steps, call, options, self._require_current)
         except StepLost:
             raise TaskStopped(StopReason.LOST.value) from None
         return result
@@ -174,9 +179,32 @@ class StepMethods:
     ) -> tuple[StepExecution, RunSteps]:
         from tidegate.steps import StepExecution
 
-        self.raise_if_cancelled()
+        self._require_current()
         steps = self._steps()
         return StepExecution(steps, name, fn, args, options), steps
+
+    def _require_current(self) -> None:
+        """Raise if no step may start any more: the run was asked to stop, suspended itself, or is over."""
+        self.raise_if_cancelled()
+        if self._control.suspension is not None:
+            raise TaskSuspended(self._control.suspension.why)
+        if self._control.is_over:
+            message = "its run has ended"
+            raise TaskStopped(message)
+
+    def _require_no_loop(self, called: str, fix: str) -> None:
+        """Raise if a call that waits for the store would block an event loop: perhaps that of the worker.
+
+        Raises:
+            UsageError: Called inside an event loop, in a run of a worker.
+        """
+        if self._control.step_port is None:
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        raise UsageError(f"{called} was called inside an event loop, which it would block", fix=fix)
 
     def _steps(self) -> RunSteps:
         """Return the steps of this run; always the same object."""

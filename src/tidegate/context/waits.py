@@ -13,7 +13,7 @@ from tidegate.context.run_control import StopReason, SuspensionRequest
 from tidegate.context.steps import StepMethods
 from tidegate.context.stop import TaskStopped, TaskSuspended
 from tidegate.domain.final_result import OtherTask
-from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option, text_option, wrong
+from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option, short_text_option
 from tidegate.domain.step import KEY_LENGTH
 from tidegate.domain.text import format_duration
 from tidegate.errors import EventTimeoutError, UsageError
@@ -86,6 +86,7 @@ class WaitMethods(StepMethods):
         """Do the same as `sleep`, from a plain function."""
         from tidegate.steps.waits import Wait
 
+        self._require_no_loop("ctx.sleep_sync", "use `await ctx.sleep(…)`")
         seconds = _duration(duration)
         if self._sleeps_in_process():
             time.sleep(seconds)
@@ -137,6 +138,7 @@ class WaitMethods(StepMethods):
         from tidegate.steps.waits import Wait
         from tidegate.store.event_rows import WaitStatus
 
+        self._require_no_loop("ctx.wait_event_sync", "use `await ctx.wait_event(…)`")
         wait, waits = self._event_wait(name, timeout, key), self._steps().waits
         why = f"waits for event {name}"
         while True:
@@ -234,9 +236,9 @@ class WaitMethods(StepMethods):
         from tidegate.store.event_rows import EventWait
 
         self.raise_if_cancelled()
-        text_option("name", name)
-        if not name or len(name) > KEY_LENGTH:
-            raise wrong("name", name, f"use text of 1 to {KEY_LENGTH} characters")
+        short_text_option("name", name, most=KEY_LENGTH)
+        if key is not None:
+            short_text_option("key", key, most=KEY_LENGTH)
         if current_step() is not None:
             raise UsageError("ctx.wait_event was called inside a step", fix="wait between the steps")
         seconds = None if timeout is None else seconds_option("timeout", timeout, most=LONGEST_WAIT_SECONDS)

@@ -284,6 +284,14 @@ def text_option(option: str, value: str) -> str:
     return value
 
 
+def short_text_option(option: str, value: str, *, most: int) -> str:
+    """Return text of 1 to this many characters, which can be stored."""
+    text_option(option, value)
+    if len(value) > most:
+        raise wrong(option, value, f"use text of 1 to {most} characters")
+    return encodable(option, value)
+
+
 def names_option(option: str, value: Sequence[str]) -> tuple[str, ...]:
     """Return a list of different names, in the order written. A single text is refused."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:

@@ -6,7 +6,13 @@ import uuid
 from typing import Any
 
 from tidegate.codec import CODEC, encode
-from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, positive_option, text_option, wrong
+from tidegate.domain.readers import (
+    LONGEST_WAIT_SECONDS,
+    Seconds,
+    positive_option,
+    short_text_option,
+    text_option,
+)
 from tidegate.domain.step import KEY_LENGTH
 from tidegate.store.event_rows import NewEvent
 from tidegate.store.protocol import Store
@@ -45,9 +51,7 @@ async def send_event(
 def _new_event(name: str, data: Any, tenant: str, key: str | None, keep: Seconds) -> NewEvent:
     for option, value in (("name", name), ("key", key)):
         if value is not None:
-            text_option(option, value)
-            if not value or len(value) > KEY_LENGTH:
-                raise wrong(option, value, f"use text of 1 to {KEY_LENGTH} characters")
+            short_text_option(option, value, most=KEY_LENGTH)
     if tenant:
         text_option("tenant", tenant)
     event_id = uuid.uuid4()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import inspect
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import AsyncExitStack
 from typing import Any
 
 from tidegate.domain.failure import CAPACITY_REASONS, Verdict
@@ -20,6 +22,7 @@ from tidegate.steps.current import CurrentStep, enter_step
 from tidegate.steps.execution import StepExecution, unwrapped
 from tidegate.steps.options import StepDone, StepOptions
 from tidegate.steps.run_steps import RunSteps
+from tidegate.steps.threads import run_in_thread
 from tidegate.store.step_rows import BeginStatus, BegunStep, EndedStep
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
@@ -27,9 +30,20 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
 
 
 async def do_step(
-    execution: StepExecution, steps: RunSteps, function: Callable[[], Any], options: StepOptions
+    execution: StepExecution,
+    steps: RunSteps,
+    function: Callable[[], Any],
+    options: StepOptions,
+    check_stop: Callable[[], None],
 ) -> Any:
     """Do a step on the event loop, and return its result.
+
+    Args:
+        execution: The step.
+        steps: The steps of the run.
+        function: What the step calls.
+        options: The step's options.
+        check_stop: Raises if the run was asked to stop. It is called before each call of the function.
 
     Raises:
         StepLost: The run is no longer the task's current one.
@@ -43,41 +57,54 @@ async def do_step(
     while (under_way := steps.enter(execution.key)) is not None:
         await asyncio.shield(asyncio.wrap_future(under_way))
     try:
-        return await _do(execution, function, options)
+        return await _do(execution, steps, function, options, check_stop)
+    except BaseException:
+        execution.release()
+        raise
     finally:
         steps.leave(execution.key)
 
 
-async def _do(execution: StepExecution, function: Callable[[], Any], options: StepOptions) -> Any:
-    for retries_left in range(options.retries, -1, -1):
-        begun = await _begun(execution)
-        if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:
-            done = options.reconcile(execution.current.idempotency_key)
-            if inspect.isawaitable(done):
-                done = await done
-            if done is not None:
-                return await _finished(execution, _reconciled(done))
-            begun = await _begun(execution, OnDoubt.REPEAT)
-        if (found := execution.answer(begun)) is not None:
-            return found.value
-        try:
-            async with asyncio.timeout(options.timeout_seconds):
-                value = await _called(function, execution.current)
-        except BaseException as error:
-            await _written(execution.fail(error))
-            if (
-                retries_left == 0
-                or (pause := pause_before_retry(error, options.retries - retries_left)) is None
-            ):
-                raise
-            await asyncio.sleep(pause)
-            continue
-        return await _finished(execution, value)
+async def _do(
+    execution: StepExecution,
+    steps: RunSteps,
+    function: Callable[[], Any],
+    options: StepOptions,
+    check_stop: Callable[[], None],
+) -> Any:
+    for retries_before in range(options.retries + 1):
+        check_stop()
+        async with AsyncExitStack() as thread_slot:
+            if not _is_async(function):  # while the step waits for a thread, it has not begun
+                await thread_slot.enter_async_context(steps.thread_slots())
+            begun = await _begun(execution)
+            if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:
+                done = await _called(functools.partial(options.reconcile, execution.current.idempotency_key))
+                if done is not None:
+                    return await _finished(execution, _reconciled(done))
+                begun = await _begun(execution, OnDoubt.REPEAT)
+            if (found := execution.answer(begun)) is not None:
+                return found.value
+            try:
+                async with asyncio.timeout(options.timeout_seconds):
+                    value = await _called_in_step(function, execution.current, thread_slot)
+            except BaseException as error:
+                await _written(execution.fail(error))
+                is_last = retries_before == options.retries
+                if is_last or (pause := pause_before_retry(error, retries_before)) is None:
+                    raise
+            else:
+                return await _finished(execution, value)
+        await asyncio.sleep(pause)
     raise AssertionError  # the last round returns or raises
 
 
 def do_step_sync(
-    execution: StepExecution, steps: RunSteps, function: Callable[[], Any], options: StepOptions
+    execution: StepExecution,
+    steps: RunSteps,
+    function: Callable[[], Any],
+    options: StepOptions,
+    check_stop: Callable[[], None],
 ) -> Any:
     """Do the same as `do_step`, in a plain function."""
     loading = steps.load()
@@ -88,13 +115,22 @@ def do_step_sync(
     while (under_way := steps.enter(execution.key)) is not None:
         under_way.result()
     try:
-        return _do_sync(execution, function, options)
+        return _do_sync(execution, function, options, check_stop)
+    except BaseException:
+        execution.release()
+        raise
     finally:
         steps.leave(execution.key)
 
 
-def _do_sync(execution: StepExecution, function: Callable[[], Any], options: StepOptions) -> Any:
-    for retries_left in range(options.retries, -1, -1):
+def _do_sync(
+    execution: StepExecution,
+    function: Callable[[], Any],
+    options: StepOptions,
+    check_stop: Callable[[], None],
+) -> Any:
+    for retries_before in range(options.retries + 1):
+        check_stop()
         begun = execution.begin().result()
         if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:
             done = options.reconcile(execution.current.idempotency_key)
@@ -116,14 +152,12 @@ def _do_sync(execution: StepExecution, function: Callable[[], Any], options: Ste
         except BaseException as error:
             with contextlib.suppress(StoreError):
                 execution.fail(error).result()
-            if (
-                retries_left == 0
-                or (pause := pause_before_retry(error, options.retries - retries_left)) is None
-            ):
+            is_last = retries_before == options.retries
+            if is_last or (pause := pause_before_retry(error, retries_before)) is None:
                 raise
-            time.sleep(pause)
-            continue
-        return _finished_sync(execution, value)
+        else:
+            return _finished_sync(execution, value)
+        time.sleep(pause)
     raise AssertionError  # the last round returns or raises
 
 
@@ -156,24 +190,39 @@ async def _begun(execution: StepExecution, on_doubt: OnDoubt | None = None) -> B
         raise
 
 
-async def _called(function: Callable[[], Any], current: CurrentStep) -> Any:
-    """Call a step's function: a plain one in a thread, so that it does not block the loop."""
+async def _called_in_step(
+    function: Callable[[], Any], current: CurrentStep, thread_slot: AsyncExitStack
+) -> Any:
+    """Call a step's function as part of the step. Its slot for a thread is free once the thread has ended."""
     context = contextvars.copy_context()
     context.run(enter_step, current)
-    if inspect.iscoroutinefunction(unwrapped(function)):
-        return await asyncio.get_running_loop().create_task(function(), context=context)
-    value = await asyncio.get_running_loop().create_task(_in_thread(function), context=context)
-    if not inspect.isawaitable(value):
-        return value
-    return await asyncio.get_running_loop().create_task(_awaited(value), context=context)
+    calling = _without_exit(_called(function, thread_slot.aclose))
+    return await asyncio.get_running_loop().create_task(calling, context=context)
 
 
-async def _in_thread(function: Callable[[], Any]) -> Any:
-    return await asyncio.to_thread(function)
+async def _called(
+    function: Callable[[], Any], on_thread_ended: Callable[[], Awaitable[None]] | None = None
+) -> Any:
+    """Call a function: a plain one in a thread, so that it does not block the loop."""
+    if _is_async(function):
+        return await function()
+    value = await run_in_thread(function)
+    if on_thread_ended is not None:
+        await on_thread_ended()
+    return await value if inspect.isawaitable(value) else value
 
 
-async def _awaited(value: Any) -> Any:
-    return await value
+async def _without_exit(calling: Coroutine[Any, Any, Any]) -> Any:
+    """Await a call. A `SystemExit` of one step would end the event loop, and with it all other tasks."""
+    try:
+        return await calling
+    except SystemExit as error:
+        message = f"the function of a step raised SystemExit({error.code!r})"
+        raise RuntimeError(message) from error
+
+
+def _is_async(function: Callable[[], Any]) -> bool:
+    return inspect.iscoroutinefunction(unwrapped(function))
 
 
 async def _finished(execution: StepExecution, value: Any) -> Any:
@@ -187,7 +236,7 @@ async def _finished(execution: StepExecution, value: Any) -> Any:
 
 async def _written(ending: Future[EndedStep]) -> None:
     """Wait until an end is recorded. If it cannot be, the step stays open, and is in doubt."""
-    with contextlib.suppress(StoreError, asyncio.CancelledError):
+    with contextlib.suppress(StoreError):
         await asyncio.shield(asyncio.wrap_future(ending))
 
 

@@ -93,6 +93,14 @@ class StepExecution:
         self._require_same_arguments(row.arguments)
         return Recorded(self._decoded(row.data))
 
+    def release(self) -> None:
+        """Let the next equal step of the run repeat this one, which has no result.
+
+        A step with a key is always the same one.
+        """
+        if self._options.key is None:
+            self._steps.release(self.key)
+
     def begin(self, on_doubt: OnDoubt | None = None) -> Future[BegunStep]:
         """Record that the step is about to be done."""
         self.attempt = self._steps.next_attempt(self.key)

@@ -10,7 +10,7 @@ from tidegate.domain.readers import (
     LONGEST_WAIT_SECONDS,
     Seconds,
     positive_option,
-    text_option,
+    short_text_option,
     whole_option,
     wrong,
 )
@@ -61,9 +61,9 @@ def step_options(
     Raises:
         OptionError: One of the options is invalid.
     """
-    _text("name", name)
+    short_text_option("name", name, most=KEY_LENGTH)
     if key is not None:
-        _text("key", key)
+        short_text_option("key", key, most=KEY_LENGTH)
     if on_change not in (None, "rerun", "error"):
         raise wrong("on_change", on_change, "use 'rerun' or 'error'")
     if on_change is not None and key is None:
@@ -81,9 +81,3 @@ def step_options(
     seconds = None if timeout is None else positive_option("timeout", timeout, most=LONGEST_WAIT_SECONDS)
     retries = whole_option("retry", retry, least=0, most=MOST_RETRIES)
     return StepOptions(key, on_doubt, reconcile, on_change, seconds, retries)
-
-
-def _text(option: str, value: str) -> None:
-    text_option(option, value)
-    if not value or len(value) > KEY_LENGTH:
-        raise wrong(option, value, f"use text of 1 to {KEY_LENGTH} characters")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections import Counter
 from concurrent.futures import Future
 from dataclasses import replace
+from heapq import heappop, heappush
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.step import step_digest, step_key
@@ -16,6 +18,8 @@ from tidegate.store.step_rows import StepRow
 
 _log = logging.getLogger("tidegate.steps")
 
+MOST_THREADS = 32
+"""The most plain functions that the steps of one run call at once: each has a thread."""
 _NAMES_SHOWN = 5
 
 
@@ -38,6 +42,9 @@ class RunSteps:
         self._function = function
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
+        self._released: dict[str, list[int]] = {}
+        """Numbers of steps without a result, by digest; each list is a heap."""
+        self._thread_slots: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
         self._attempts: Counter[str] = Counter()
         self._under_way: dict[str, Future[None]] = {}
         """Steps that are done now, by key."""
@@ -77,8 +84,25 @@ class RunSteps:
         if has_key:
             return step_key(digest, 1)
         with self._lock:
+            if released := self._released.get(digest):
+                return step_key(digest, heappop(released))
             self._counts[digest] += 1
             return step_key(digest, self._counts[digest])
+
+    def release(self, key: str) -> None:
+        """Give the number of a step that has no result to the next equal step, which repeats it.
+
+        Otherwise a later run would do the step again, and then come to the recorded result of the repeat.
+        """
+        digest, _, position = key.partition(":")
+        with self._lock:
+            heappush(self._released.setdefault(digest, []), int(position))
+
+    def thread_slots(self) -> asyncio.Semaphore:
+        """Return what limits the plain functions of steps that this run calls at once in this event loop."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            return self._thread_slots.setdefault(loop, asyncio.Semaphore(MOST_THREADS))
 
     def recorded(self, key: str, name: str) -> StepRow | None:
         """Return what is recorded of a step that the run has come to; None if nothing is.

@@ -25,6 +25,8 @@ class DaemonThreadPool:
         self._idle = 0
         self._started = 0
         self._lock = threading.Lock()
+        self.awaited = 0
+        """Calls that somebody still waits for."""
 
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
         """Run a function in a thread and return a future with its result or exception.
@@ -34,7 +36,9 @@ class DaemonThreadPool:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
+        future.add_done_callback(self._ended)
         with self._lock:
+            self.awaited += 1
             if self._idle > 0:
                 self._idle -= 1
             else:
@@ -49,6 +53,10 @@ class DaemonThreadPool:
         """End idle threads. Busy threads end after their current function."""
         for _ in range(self._started):
             self._jobs.put(None)
+
+    def _ended(self, _: asyncio.Future[Any]) -> None:
+        with self._lock:
+            self.awaited -= 1
 
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate._version import __version__
+from tidegate.steps.threads import are_threads_awaited
 from tidegate.store.worker_rows import NewWorker
 from tidegate.testing.kit.application import KitApplication
 from tidegate.testing.kit.clock import KitClock
@@ -270,7 +271,7 @@ class WorkSession:
             )
         )
         with self._lock:
-            return threads > self._waiting_threads or self._time.waits_for_threads
+            return threads > self._waiting_threads or self._time.waits_for_threads or are_threads_awaited()
 
     def caller_waits(self, waiting: Future[Any]) -> None:
         """Note that a function's thread does nothing until this future is done."""

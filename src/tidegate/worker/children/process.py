@@ -13,6 +13,7 @@ import time
 import uuid
 
 from tidegate.context import BACKPRESSURE_SECONDS, Progress, RunControl, StopReason
+from tidegate.steps.port import StepPort
 from tidegate.worker.children import process_tree
 from tidegate.worker.children.answer_steps import answer_step
 from tidegate.worker.children.messages import (
@@ -79,6 +80,8 @@ class ChildProcess:
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reply: asyncio.Future[RunReply] | None = None
         self._control: RunControl | None = None
+        self._step_port: StepPort | None = None
+        """Records the steps of the last run, also those that its threads end after it."""
         self._kill_reason = ""
         self._has_started = False
         self.started_at = time.monotonic()
@@ -142,7 +145,7 @@ class ChildProcess:
         if self._reading is None or self._reading.done():
             raise ChildDied("it was dead before", has_started=False)
         self.runs += 1
-        self._control = control
+        self._control, self._step_port = control, control.step_port
         self._reply = asyncio.get_running_loop().create_future()
         self._writer.write(encode_message(run))
         try:
@@ -222,8 +225,8 @@ class ChildProcess:
             if self._control is not None:
                 self._control.on_progress(Progress(message.done, message.total, message.note))
         elif isinstance(message, StepRequest):
-            if self._control is not None and self._control.step_port is not None:
-                answer_step(self._control.step_port, message, self._send)
+            if self._step_port is not None:
+                answer_step(self._step_port, message, self._send)
         elif self._reply is not None and not self._reply.done():
             self._reply.set_result(message)
 

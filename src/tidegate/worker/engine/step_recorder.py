@@ -135,7 +135,12 @@ class StepRecorder:
         while self._begins or self._ends:
             with self._lock:
                 begins = _first(self._begins, lambda begin: 0)
+                left = {(begin.fence, begin.key) for begin, _ in self._begins}
+                held = [each for each in self._ends if (each[0].fence, each[0].key) in left] if left else []
+                if held:  # the end of a step must not be written before its begin
+                    self._ends = [each for each in self._ends if (each[0].fence, each[0].key) not in left]
                 ends = _first(self._ends, lambda end: len(end.data))
+                self._ends = held + self._ends
             begins = [each for each in begins if not each[1].done()]  # the others' functions were cut off
             begun = {(begin.fence, begin.key) for begin, _ in begins}
             if any((end.fence, end.key) in begun for end, _ in ends):
