@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import gc
 import weakref
+from concurrent.futures import Future
 from datetime import date
 from typing import Any
 
@@ -27,6 +28,7 @@ from tidegate import (
     Transient,
 )
 from tidegate.context import StopReason
+from tidegate.steps import answered
 from tidegate.store.step_rows import BeginStatus, BegunStep
 
 pytestmark = pytest.mark.anyio
@@ -322,3 +324,20 @@ def test_a_plain_function_with_a_step_that_returns_an_awaitable_is_refused(ctx: 
 
     with pytest.raises(ArgumentsError, match="plain function"):
         _ = ctx.step_sync("fetch", fetch)
+
+
+async def test_an_error_that_comes_after_its_wait_was_cut_off_is_not_logged_by_asyncio() -> None:
+    problems: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
+    asking: Future[None] = Future()
+    waiting = asyncio.create_task(answered(asking))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    asking.set_exception(ValueError("the worker is closed"))
+    await asyncio.sleep(0)
+    del asking
+    gc.collect()
+    await asyncio.sleep(0)
+    assert problems == []

@@ -120,6 +120,7 @@ class WaitMethods(StepMethods):
             UsageError: Called inside a step or outside a worker.
             OptionError: An option is invalid.
         """
+        from tidegate.steps import answered
         from tidegate.steps.waits import Wait
         from tidegate.store.event_rows import WaitStatus
 
@@ -127,7 +128,7 @@ class WaitMethods(StepMethods):
         why = f"waits for event {name}"
         while True:
             asking = self._steps().port.wait_for_event(wait)
-            answer = await asyncio.shield(asyncio.wrap_future(asking))
+            answer = await answered(asking)
             if answer.status is not WaitStatus.OPEN:
                 return self._received(wait, answer)
             with waits.waiting(Wait(self._ends_in(answer.left_seconds), why, wait.key)) as mine:

@@ -10,7 +10,7 @@ from tidegate.steps.current import CurrentStep, current_step
 from tidegate.steps.doing import do_step, do_step_sync
 from tidegate.steps.execution import StepExecution, StepLost, refusal_of
 from tidegate.steps.options import InDoubt, OnChange, StepDone, step_options
-from tidegate.steps.port import NotRecorded, StepPort
+from tidegate.steps.port import NotRecorded, StepPort, answered
 from tidegate.steps.run_steps import RunSteps
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "StepExecution",
     "StepLost",
     "StepPort",
+    "answered",
     "current_step",
     "do_step",
     "do_step_sync",

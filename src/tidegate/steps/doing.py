@@ -21,6 +21,7 @@ from tidegate.policy.classify import classify
 from tidegate.steps.current import CurrentStep, enter_step
 from tidegate.steps.execution import StepExecution, unwrapped
 from tidegate.steps.options import StepDone, StepOptions
+from tidegate.steps.port import answered
 from tidegate.steps.run_steps import RunSteps
 from tidegate.steps.threads import run_in_thread
 from tidegate.store.step_rows import BeginStatus, BegunStep, EndedStep
@@ -51,11 +52,11 @@ async def do_step(
     """
     loading = steps.load()
     if loading is not None:
-        steps.take(await asyncio.shield(asyncio.wrap_future(loading)))
+        steps.take(await answered(loading))
     if (found := execution.recorded()) is not None:
         return found.value
     while (under_way := steps.enter(execution.key)) is not None:
-        await asyncio.shield(asyncio.wrap_future(under_way))
+        await answered(under_way)
     try:
         return await _do(execution, steps, function, options, check_stop)
     except BaseException:
@@ -182,9 +183,8 @@ def pause_before_retry(error: BaseException, retries_before: int) -> float | Non
 
 async def _begun(execution: StepExecution, on_doubt: OnDoubt | None = None) -> BegunStep:
     """Begin a step. If this is cut off, the step is recorded as not done: its function was not called."""
-    beginning = asyncio.wrap_future(execution.begin(on_doubt))
     try:
-        return await asyncio.shield(beginning)
+        return await answered(execution.begin(on_doubt))
     except asyncio.CancelledError as error:
         execution.fail(error, has_started=False)
         raise
@@ -231,13 +231,13 @@ async def _finished(execution: StepExecution, value: Any) -> Any:
     except ArgumentsError as error:
         await _written(execution.fail(error, has_started=False))
         raise
-    return execution.result(value, await asyncio.shield(asyncio.wrap_future(ending)))
+    return execution.result(value, await answered(ending))
 
 
 async def _written(ending: Future[EndedStep]) -> None:
     """Wait until an end is recorded. If it cannot be, the step stays open, and is in doubt."""
     with contextlib.suppress(StoreError):
-        await asyncio.shield(asyncio.wrap_future(ending))
+        await answered(ending)
 
 
 def _finished_sync(execution: StepExecution, value: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tidegate.errors import UsageError
 from tidegate.store.event_rows import EventWait, WaitAnswer
@@ -55,6 +56,19 @@ class NotRecorded:
         raise UsageError(
             "ctx.wait_event was called outside a worker", fix="enqueue the task, and let a worker run it"
         )
+
+
+async def answered(future: Future[T]) -> T:
+    """Wait for what a port has returned. If the wait is cut off, the request goes on."""
+    waiting = asyncio.wrap_future(future)
+    waiting.add_done_callback(_mark_as_read)
+    return await asyncio.shield(waiting)
+
+
+def _mark_as_read(waiting: asyncio.Future[Any]) -> None:
+    # Without this, asyncio logs the error of a request that no code waits for any more.
+    if not waiting.cancelled():
+        waiting.exception()
 
 
 def _done(value: T) -> Future[T]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import ExitStack
 from typing import Any
@@ -18,7 +17,7 @@ from tidegate.context.steps import recorded_steps
 from tidegate.domain.calls import CallResult
 from tidegate.domain.step import KEY_LENGTH, StepState, step_digest, step_key
 from tidegate.domain.text import redacted_text, storable
-from tidegate.steps import RunSteps, refusal_of
+from tidegate.steps import RunSteps, answered, refusal_of
 from tidegate.store.step_rows import BeginStatus, EndStatus, StepBegin, StepEnd
 
 _log = logging.getLogger("tidegate.calls")
@@ -93,7 +92,7 @@ class RecordedCall:
         """Return the response that an earlier run recorded; None if there is none."""
         loading = self._steps.load()
         if loading is not None:
-            self._steps.take(await asyncio.shield(asyncio.wrap_future(loading)))
+            self._steps.take(await answered(loading))
         row = self._steps.recorded(self._key, self._name)
         if row is None or row.state is not StepState.DONE:
             return None
@@ -123,7 +122,7 @@ class RecordedCall:
                 upstream=self._upstream,
             )
         )
-        begun = await asyncio.shield(asyncio.wrap_future(beginning))
+        begun = await answered(beginning)
         if begun.status is BeginStatus.BEGUN:
             return None
         self._is_begun = False
@@ -199,7 +198,7 @@ class RecordedCall:
             )
         )
         try:
-            ended = await asyncio.shield(asyncio.wrap_future(ending))
+            ended = await answered(ending)
         except Exception as error:  # the response was paid for, and must not be lost
             _log.warning("a call of %s could not be recorded: %s", self._upstream, error)
             return None
