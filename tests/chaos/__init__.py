@@ -8,6 +8,7 @@ This is the driver for real processes of the harness (see `harness`), which has 
 
 plan.py              the size of a run, and the times within which the system must recover
 functions.py         the application: task functions that record their starts and ends
+paid_calls.py        the providers, and the client that calls them
 client.py            a process that enqueues, and resends requests without a response
 hosts.py             one worker command or client each, restarted whenever it ends
 chaos_run.py         the run: start, inject faults, wait until every task is final, stop, look for leftovers

@@ -6,7 +6,7 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from chaos.faults import ChaosFaultLog
 from chaos.functions import app
 from chaos.global_faults import GlobalFaultInjector
 from chaos.hosts import ChaosHost
+from chaos.paid_calls import Providers, providers
 from chaos.plan import START_SECONDS, ChaosPlan
 from chaos.process_logs import NOTES, PROCESSES, read_clients, read_processes
 from chaos.processes import RUN
@@ -26,7 +27,9 @@ from chaos.stall_detector import StallDetector
 from chaos.store_backends import StoreBackend
 from chaos.write_monitor import monitor_writes
 from checker import RunLimits, read_notes, read_snapshot
-from harness.steps import CALLS, read_calls, read_recorded_steps
+from harness.paid_calls import PAID, PaidCalls, PaidNote
+from harness.relations import RECEIVED, ParentEdges, WaitNote, read_maps
+from harness.steps import CALLS, read_calls, read_notes_of, read_recorded_steps
 from tidegate.domain.states import FINAL, State
 from tidegate.internals import core_of
 from tidegate.store.rows import TaskFilter
@@ -63,6 +66,10 @@ class ChaosRun:
 
     async def run(self) -> ChaosRecord:
         """Run it to its end; no process of it is left when this returns or raises."""
+        async with providers(self.directory) as paid:
+            return await self._run(paid)
+
+    async def _run(self, paid: Providers) -> ChaosRecord:
         began_at = time.time()
         try:
             with StallDetector() as stall_detector:
@@ -80,12 +87,16 @@ class ChaosRun:
             self._record_leftovers()
             self._fault_log.problems += [("client", error) for error in clients.client_errors]
             self.log("checking")
+            steps = await read_recorded_steps(core_of(app).store, read_calls(self.directory / CALLS))
+            snapshot = await read_snapshot(core_of(app).store)
             return make_record(
                 self.plan,
                 clients,
                 read_processes(self.directory / PROCESSES),
-                await read_snapshot(core_of(app).store),
+                snapshot,
                 tuple(read_notes(self.directory / NOTES)),
+                maps=await read_maps(core_of(app).store, snapshot.rows.values()),
+                wait_notes=read_notes_of(self.directory / RECEIVED, WaitNote),
                 limits={
                     name: RunLimits.of(function.spec) for name, function in core_of(app).functions.items()
                 },
@@ -97,8 +108,9 @@ class ChaosRun:
                 ended_at=ended_at,
                 integrity_errors=tuple(await core_of(app).store.check_integrity()),
                 longest_drain=longest_drain,
-                recorded_steps=await read_recorded_steps(
-                    core_of(app).store, read_calls(self.directory / CALLS)
+                recorded_steps=steps,
+                paid_calls=PaidCalls(
+                    read_notes_of(self.directory / PAID, PaidNote), paid.calls(), steps.doubts
                 ),
             )
         finally:
@@ -153,13 +165,26 @@ class ChaosRun:
         for client in self._clients:
             if (code := await client.end(signal.SIGTERM, _CLIENT_STOP_SECONDS)) not in {0, -signal.SIGTERM}:
                 self._fault_log.record_problem(f"{client.name} ended with code {code} after SIGTERM")
+        relations = read_clients(self.directory.glob("client-*.ndjson")).relations
+        for task_id in relations.events:
+            await self._own.send_event(task_id)
         open_at_end = await self._open_tasks()
         bound = self.plan.final_bound(open_at_end)
         while await self._open_tasks():
+            await self._cancel_those_that_wait_for_failed_tasks(relations.edges)
             if time.time() - faults_ended_at > bound:
                 return None, open_at_end, faults_ended_at
             await asyncio.sleep(_POLL_SECONDS)
         return time.time() - faults_ended_at, open_at_end, faults_ended_at
+
+    async def _cancel_those_that_wait_for_failed_tasks(self, edges: Mapping[str, ParentEdges]) -> None:
+        """Cancel the tasks that stay held until a person redrives what they wait for."""
+        store = core_of(app).store
+        for row in await store.list_tasks(TaskFilter(states=(State.HELD,)), limit=1_000):
+            if row.id in edges and edges[row.id].on_failure == "wait":
+                states = {parent.state for parent in await store.list_parents(row.id)}
+                if states & {State.DEAD, State.CANCELLED}:
+                    await self._own.cancel(row.id)
 
     async def _open_tasks(self) -> int:
         open_states = tuple(state for state in State if state not in FINAL)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import signal
 import sys
@@ -26,10 +27,14 @@ from chaos.process_logs import (
     ClientError,
     EnqueueAnswered,
     EnqueueSent,
+    MapAnswered,
+    MapSent,
     ProcessLog,
     read_clients,
 )
+from checker import digest_of
 from harness.record import FinalSeen
+from harness.relations import event_name, event_value
 from tidegate import State, StoreError, TaskCancelledError, TaskFailedError, Tidegate
 from tidegate.internals import core_of
 from tidegate.store.rows import NewTask
@@ -38,6 +43,10 @@ T = TypeVar("T")
 
 _MEAN_TASKS = 3.0
 """Of one enqueue."""
+_AFTER_SHARE = 0.07
+"""Of the tasks that wait for others."""
+_SEND_SHARE = 0.05
+"""Chance that a task is sent its event at one action."""
 _MOST_WAITS = 20
 ANSWER_SECONDS = 40.0
 """For a request to be answered: an outage, a freeze, and a machine with better things to do."""
@@ -69,12 +78,17 @@ class ChaosClient:
         self._rng = rng
         self._lease = lease
         self._recent: list[str] = []
+        self._listening: list[str] = []
+        """Tasks that wait for an event which was not sent yet."""
         self._waits: set[asyncio.Task[None]] = set()
 
     async def run(self, tasks_per_second: float, stopping: asyncio.Event) -> None:
         """Resend requests without a response, then do one action after another until asked to stop."""
-        for sent in read_clients([self._path]).unanswered:
+        logged = read_clients([self._path])
+        for sent in logged.unanswered:
             await self.submit(sent.tasks, many=sent.many, call=sent.call)
+        for sent_map in logged.unanswered_maps:
+            await self._map(sent_map)
         while not stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._rng.expovariate(tasks_per_second / _MEAN_TASKS)):
@@ -107,14 +121,19 @@ class ChaosClient:
 
     async def _inject_one(self) -> None:
         dice = self._rng.random()
-        if dice < 0.85:
-            self._remember(await self.submit([self._task()], many=False))
+        if dice < 0.03:
+            await self._map(self._new_map())
+        elif dice < 0.85:
+            self._remember(await self.submit([self._task(may_wait=True)], many=False))
         else:
             number = self._rng.choice((2, 5, 10, 20, 2 * BATCHED_FROM))
             self._remember(await self.submit([self._task() for _ in range(number)], many=True))
-        if self._rng.random() < 0.06:
-            await self._cancel(self._rng.choice(self._recent))
-        if self._rng.random() < 0.1 and len(self._waits) < _MOST_WAITS:
+        if self._rng.random() < 0.06 and self._recent:
+            await self.cancel(self._rng.choice(self._recent))
+        for task_id in [task_id for task_id in self._listening if self._rng.random() < _SEND_SHARE]:
+            self._listening.remove(task_id)
+            await self.send_event(task_id)
+        if self._rng.random() < 0.1 and self._recent and len(self._waits) < _MOST_WAITS:
             wait = asyncio.create_task(self._wait(self._rng.choice(self._recent)))
             self._waits.add(wait)
             wait.add_done_callback(self._waits.discard)
@@ -124,10 +143,26 @@ class ChaosClient:
 
     # --- actions by id ---------------------------------------------------------------------------------
 
-    async def _cancel(self, task_id: str) -> None:
+    async def cancel(self, task_id: str) -> None:
+        """Cancel a task, until that is answered."""
         self._log.write(CancelSent(task_id))
         answer = await self._until_answered(lambda: self._app.cancel(task_id, why="at random"))
         self._log.write(CancelAnswered(task_id, answer, time.time()))
+
+    async def send_event(self, task_id: str) -> None:
+        """Send a task the event that it waits for, until that is answered."""
+        send = functools.partial(self._app.send_event, event_name(task_id), event_value(task_id), key=task_id)
+        await self._until_answered(send)
+
+    async def _map(self, sent: MapSent) -> None:
+        """Enqueue a map until that is answered. Its key makes it safe to repeat."""
+        self._log.write(sent)
+        items = [functions.steady.prepare(number, script) for number, script in sent.items]
+        settings: dict[str, Any] = {"key": sent.key, "max_failures": sent.max_failures}
+        await self._until_answered(
+            lambda: functions.steady.map(items, on_complete=functions.mapped, **settings)
+        )
+        self._log.write(MapAnswered(sent.key))
 
     async def _wait(self, task_id: str) -> None:
         handle = self._app.handle(task_id)
@@ -161,9 +196,23 @@ class ChaosClient:
 
     # --- what is enqueued ------------------------------------------------------------------------------
 
-    def _task(self) -> NewTask:
+    def _new_map(self) -> MapSent:
+        rng = self._rng
+        lines = (["ok 0.1"], ["transient 0.05", "ok 0.1"], ["permanent"])
+        count = rng.choice((1, 4, 12, 2 * BATCHED_FROM))
+        items = [(number, rng.choices(lines, (8, 2, 1))[0]) for number in range(count)]
+        digests = [digest_of(functions.steady.prepare(*item).new_task.args) for item in items]
+        key = f"map {core_of(self._app).next_id()}"
+        return MapSent(key, tuple(items), tuple(digests), rng.choice((None, None, 1)))
+
+    def _task(self, *, may_wait: bool = False) -> NewTask:
         rng = self._rng
         options: dict[str, Any] = {}
+        if may_wait and self._recent and rng.random() < _AFTER_SHARE:
+            options["after"] = [*dict.fromkeys(rng.choices(self._recent, k=rng.randint(1, 3)))]
+            options["on_failure"] = rng.choice(("wait", "cancel", "run"))
+            after = functions.steady.using(**options)
+            return after.prepare(rng.randrange(1_000_000), ["ok 0.1"]).new_task
         if rng.random() < 0.15:
             options["delay"] = rng.uniform(0.0, LONGEST_DELAY_LEASES * self._lease)
         if rng.random() < 0.2:
@@ -180,17 +229,20 @@ class ChaosClient:
         if name in _SCRIPTS:
             script, more = _SCRIPTS[name]
             function = functions.steady.using(**options, **more)
-            return function.prepare(rng.randrange(1_000_000), list(script)).new_task
+            task = function.prepare(rng.randrange(1_000_000), list(script)).new_task
+            if "event" in script:
+                self._listening.append(task.id)
+            return task
         if name in _STEPPING:
             function = getattr(functions, name).using(**options)
             stepping: NewTask = function.prepare(rng.randrange(1_000_000), rng.randint(1, 12)).new_task
             return stepping
         seconds = self._choose_seconds(name)
         argument: Any = [f"ok {seconds:.3f}"] if name in {"steady", "once"} else seconds
-        task: NewTask = (
+        timed: NewTask = (
             getattr(functions, name).using(**options).prepare(rng.randrange(1_000_000), argument).new_task
         )
-        return task
+        return timed
 
     def _choose_seconds(self, name: str) -> float:
         """Return how long a function works: sometimes longer than the lease."""
@@ -201,10 +253,14 @@ class ChaosClient:
 
 
 _WEIGHTS = {
-    "steady": 56, "pictures": 6, "asking": 2, "prints": 4, "hog": 3, "work": 8, "deaf": 3, "draft": 4, "threaded": 2, "once": 4,
+    "steady": 42, "recorded": 7, "recorded_asking": 3, "honoured": 6, "honoured_steps": 5, "pictures": 6, "asking": 2, "prints": 4, "hog": 3, "work": 8, "deaf": 3, "draft": 4, "threaded": 2, "once": 4,
     "flaky": 3, "very flaky": 3, "again": 2, "again uncharged": 3, "hopeless": 2, "forbidden": 1, "overrun": 1,
+    "family": 3, "listener": 3,
 }  # fmt: skip
-_STEPPING = frozenset({"pictures", "asking", "prints"})
+_STEPPING = frozenset(
+    {"pictures", "asking", "prints", "recorded", "recorded_asking", "honoured", "honoured_steps"}
+)
+"""Functions that take the number of their steps or calls."""
 _SCRIPTS: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
     "flaky": (["transient 0.05", "ok"], {}),
     "very flaky": (["transient 0.05", "transient 0.05", "ok"], {}),
@@ -212,6 +268,8 @@ _SCRIPTS: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
     "again uncharged": (["free 0.1", "free 0.1", "ok"], {}),
     "hopeless": (["unknown 0.05"], {"max_attempts": 2}),
     "forbidden": (["permanent"], {}),
+    "family": (["gather 3"], {}),
+    "listener": (["event"], {}),
     "overrun": (["overrun"], {"max_attempts": 2, "timeout": functions.plan.lease / 2}),
 }
 """Scripts of tasks that do not simply work, with their options."""

@@ -16,7 +16,8 @@ import msgspec
 from chaos.plan import BATCHED_FROM
 from checker import ClientObservations, ObservedCancel, SubmittedTask
 from harness.record import FinalSeen, ScriptedEnd, submitted_task
-from harness.scripts import scripted_end
+from harness.relations import ParentEdges, Relations, SentMap, event_value
+from harness.scripts import script_of, scripted_end
 from tidegate.domain.failure import Reason
 from tidegate.store.rows import CancelStatus, NewTask
 
@@ -38,6 +39,23 @@ class EnqueueAnswered(msgspec.Struct, tag="answered", frozen=True):
 
     call: str
     ids: tuple[str, ...]
+
+
+class MapSent(msgspec.Struct, tag="sent map", frozen=True):
+    """A map is on its way."""
+
+    key: str
+    items: tuple[tuple[int, list[str]], ...]
+    """The arguments of its items."""
+    digests: tuple[str, ...]
+    """`digest_of` the encoded arguments of each."""
+    max_failures: int | None
+
+
+class MapAnswered(msgspec.Struct, tag="answered map", frozen=True):
+    """The response to it arrived."""
+
+    key: str
 
 
 class CancelSent(msgspec.Struct, tag="cancelling", frozen=True):
@@ -72,7 +90,15 @@ class ProcessStarted(msgspec.Struct, tag="process", frozen=True):
 
 
 LogLine = (
-    EnqueueSent | EnqueueAnswered | CancelSent | CancelAnswered | FinalSeen | ClientError | ProcessStarted
+    EnqueueSent
+    | EnqueueAnswered
+    | MapSent
+    | MapAnswered
+    | CancelSent
+    | CancelAnswered
+    | FinalSeen
+    | ClientError
+    | ProcessStarted
 )
 
 _DEAF = frozenset({"hog", "deaf", "threaded"})
@@ -113,7 +139,7 @@ def is_waiting(path: Path) -> bool:
             last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
     except OSError:
         return False
-    return last.startswith(b'{"type":"sent"')
+    return last.startswith(b'{"type":"sent')
 
 
 def _whole_lines(path: Path) -> Iterator[LogLine]:
@@ -147,6 +173,10 @@ class ClientLogs:
     """Tasks of enqueues in batches."""
     deaf: frozenset[str] = frozenset()
     """Tasks whose functions do not notice a request to stop."""
+    unanswered_maps: Sequence[MapSent] = ()
+    """Maps without a response."""
+    relations: Relations = field(default_factory=Relations)
+    """The maps, the tasks after others and the events, as they were sent."""
 
 
 def read_clients(paths: Iterable[Path]) -> ClientLogs:
@@ -156,6 +186,8 @@ def read_clients(paths: Iterable[Path]) -> ClientLogs:
     sends = [line for line in lines if isinstance(line, EnqueueSent)]
     cancels = (line for line in lines if isinstance(line, CancelAnswered))
     tasks = [task for sent in sends for task in sent.tasks]
+    maps = {line.key: line for line in lines if isinstance(line, MapSent)}
+    answered_maps = {line.key for line in lines if isinstance(line, MapAnswered)}
     return ClientLogs(
         described=ClientObservations(
             submitted=tuple(one for sent in sends for one in _submitted(sent, answers.get(sent.call))),
@@ -172,15 +204,21 @@ def read_clients(paths: Iterable[Path]) -> ClientLogs:
             task.id for sent in sends if sent.many and len(sent.tasks) >= BATCHED_FROM for task in sent.tasks
         ),
         deaf=frozenset(task.id for task in tasks if task.function.rpartition(":")[2] in _DEAF),
+        unanswered_maps=[sent for key, sent in maps.items() if key not in answered_maps],
+        relations=Relations(
+            sent_maps={key: SentMap(sent.digests, key in answered_maps) for key, sent in maps.items()},
+            edges={task.id: ParentEdges(task.after, task.on_parent_failure) for task in tasks if task.after},
+            events={task.id: event_value(task.id) for task in tasks if "event" in (script_of(task))},
+        ),
     )
 
 
 def _end_of(task: NewTask) -> ScriptedEnd:
     """Return how a task may end: as its script says, or else only well, apart from crashes."""
-    if task.function.endswith(":asking"):
+    if task.function.endswith("asking"):
         return ScriptedEnd(dead_reasons=frozenset({Reason.IN_DOUBT}))
-    script = msgspec.json.decode(task.args)["k"].get("script")
-    return ScriptedEnd() if script is None else scripted_end(script, task.max_attempts or _MAX_ATTEMPTS)
+    script = script_of(task)
+    return ScriptedEnd() if not script else scripted_end(script, task.max_attempts or _MAX_ATTEMPTS)
 
 
 def _by_unique_name(tasks: Iterable[NewTask]) -> dict[str, list[str]]:

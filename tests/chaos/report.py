@@ -52,6 +52,10 @@ def to_plain(record: ChaosRecord, verdict: Verdict) -> dict[str, Any]:
         "steps": len(record.recorded_steps.rows),
         "step_calls_repeated": record.recorded_steps.paid_twice,
         "doubts": len(record.recorded_steps.doubts),
+        "paid_calls": record.paid_calls.billed.total(),
+        "paid_calls_in_flight_at_faults": record.paid_calls.in_flight.total(),
+        "paid_twice": record.paid_calls.paid_twice,
+        "answered_for_free": _replayed(record),
         "last_drain_s": round(record.longest_drain, 1),
         "machine_stalls_s": _seconds(record, ChaosFaultKind.STALL),
         "store_blocked_s": _seconds(record, ChaosFaultKind.BLOCKED),
@@ -93,6 +97,9 @@ def format_table(record: ChaosRecord, verdict: Verdict) -> Iterator[tuple[str, s
     yield "settled", "never" if after is None else f"{after:.1f} s after the last fault"
     steps = record.recorded_steps
     yield "steps", f"{len(steps.rows)}; {steps.paid_twice} calls repeated, {len(steps.doubts)} doubts listed"
+    paid = record.paid_calls
+    again = f"{paid.paid_twice} paid again, {_replayed(record)} answered again for free"
+    yield "paid calls", f"{paid.billed.total()}; {paid.in_flight.total()} in flight at faults, {again}"
     yield "machine stalls", _lengths(record, ChaosFaultKind.STALL)
     yield "store blocked", _lengths(record, ChaosFaultKind.BLOCKED)
     yield "violations", str(len(verdict.violations))
@@ -173,6 +180,11 @@ def _reason(run: TaskRun) -> str:
     if run.evidence == "ctx.retry":
         return f"ctx.retry ({'charged' if run.charge == Charge.ATTEMPT else 'uncharged'})"
     return f"failed: {run.error_class.rpartition('.')[2] or run.reason}"
+
+
+def _replayed(record: ChaosRecord) -> int:
+    """Count the calls that a provider answered by the answer it had given to their idempotency key."""
+    return sum(call.outcome == "replayed" for call in record.paid_calls.ledger)
 
 
 def _seconds(record: ChaosRecord, kind: ChaosFaultKind) -> list[float]:

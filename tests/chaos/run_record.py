@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chaos.faults import ChaosFaultLog
@@ -11,6 +11,7 @@ from chaos.plan import ChaosPlan
 from chaos.process_logs import ClientLogs, StartedProcesses
 from checker import FunctionNote, StoreSnapshot
 from harness.record import RunRecord, TaskRun, WorkerLife, runs_from_histories
+from harness.relations import StoredMap, WaitNote, derived_tasks
 from tidegate.domain.outcome import Fence
 from tidegate.store.rows import CancelStatus
 
@@ -35,6 +36,8 @@ def make_record(
     snapshot: StoreSnapshot,
     notes: Sequence[FunctionNote],
     *,
+    maps: Sequence[StoredMap] = (),
+    wait_notes: Sequence[WaitNote] = (),
     open_at_end: int,
     **facts: Any,
 ) -> ChaosRecord:
@@ -46,6 +49,8 @@ def make_record(
         processes: The pool processes and children.
         snapshot: The contents of the store.
         notes: The functions' notes.
+        maps: The maps in the store.
+        wait_notes: What the functions noted of their waits.
         open_at_end: Tasks that were open when the faults ended.
         facts: The other members of the record.
     """
@@ -60,9 +65,11 @@ def make_record(
         for worker_id, pool in processes.pools.items()
     }
     runs = runs_from_histories(snapshot, notes, workers)
+    relations = replace(clients.relations, maps=maps, notes=wait_notes)
+    derived = tuple(derived_tasks(relations, snapshot))
     return ChaosRecord(
         plan=plan,
-        observations=clients.described,
+        observations=replace(clients.described, submitted=(*clients.described.submitted, *derived)),
         finals=clients.finals,
         cancelling=frozenset(clients.cancelling),
         cancel_requests=[
@@ -79,6 +86,7 @@ def make_record(
         snapshot=snapshot,
         runs=runs,
         workers=workers,
+        relations=relations,
         bounds=plan.bounds(open_at_end),
         open_at_end=open_at_end,
         **facts,

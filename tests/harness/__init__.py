@@ -6,6 +6,9 @@ record. A check whose data a driver cannot have finds nothing there.
 
 scripts.py         what a task's function does in each run, and how the task may end
 faults.py          the effects of faults; the log of all faults of a run
+steps.py           the results of steps, and the calls that are paid twice
+paid_calls.py      the paid calls of HTTP clients, compared with the provider's own ledger
+relations.py       maps, tasks after others, children, and tasks that wait for events
 record.py          the record: what clients saw, what functions recorded, each run of each task, the store at the end
 checks.py          all checks; here: late starts, overlaps, ends, times, cancels, unique names
 causes.py          which fault or function explains the end of a run
@@ -36,7 +39,12 @@ The invariants, and where each is checked. The history checker is the package `c
 | I15 attempts, crashes, losses and parks within limits; only expected deaths | history checker; `checks` | yes | yes |
 | I19 no run starts after a cancel; a running one stops soon | history checker; `checks` | yes | yes |
 | I20 counters equal a recount, the store is not damaged | history checker; `checks` | yes | yes |
-| I4 (a rolled-back transaction), I11 (steps), I16 (limits), I17 (schedules), I18 (maps) | tests of their rooms | no | no |
+| I11, G6 the first result of a step is the only one; a call that is paid twice is listed | `steps` | yes | yes |
+| I11, G6 the same for calls over HTTP, by the ledgers of providers | `paid_calls` | has no providers | yes |
+| I18 the counts of a map are exact, and its callback is one | `relations` | yes | yes |
+| after: a task runs after its parents, as its policy says | `relations` | yes | yes |
+| wait: each run gets the same event and the same results of its children | `relations` | yes | yes |
+| I4 (a rolled-back transaction), I16 (limits), I17 (schedules) | tests of their rooms | no | no |
 
 `uncaught`, `client`, `left`, `seen` and `plan` are no invariants: errors that nobody caught, errors of clients,
 processes or files that were left behind, processes that ended by themselves, and too few faults.

@@ -14,13 +14,15 @@ from harness.causes import LATE_SECONDS, reruns_have_a_cause, unanswered_claims_
 from harness.commit_checks import finish_results_are_true, retired_workers_get_nothing
 from harness.faults import Effect
 from harness.orphans import Recovery, orphans_are_reclaimed, recoveries
+from harness.paid_calls import paid_calls_are_kept
 from harness.record import ANY_END, RunRecord, TaskRun
+from harness.relations import AFTER, MAP, WAIT, may_be_cancelled, relations_are_kept
 from harness.steps import steps_are_kept
 from tidegate.domain.failure import Reason
 from tidegate.domain.outcome import Fence
 from tidegate.domain.states import FINAL, State
 
-CHECKED = [*INVARIANTS, "I9", "I14", "G6"]
+CHECKED = [*INVARIANTS, "I9", "I14", "G6", MAP, AFTER, WAIT]
 """The invariants that `check_run` checks."""
 _CLOSE_SECONDS = 0.25
 """A function records its start shortly after the claim, and its end shortly before the end of the run is
@@ -64,6 +66,8 @@ def check_run(record: RunRecord) -> Verdict:
         *_all_finish_in_time(record),
         *_workers_stop_in_time(record),
         *steps_are_kept(record.recorded_steps, record.snapshot.rows.values()),
+        *paid_calls_are_kept(record.paid_calls, record.snapshot.rows.values()),
+        *relations_are_kept(record.relations, record.snapshot),
         *(Violation("I20", "", f"integrity: {what}") for what in record.integrity_errors),
     ]
     return Verdict(tuple(found), late_starts, overlaps, reclaimed)
@@ -130,7 +134,9 @@ def _ends_match_the_functions(record: RunRecord) -> Iterator[Violation]:
             may_die = row.reason in {*end.dead_reasons, Reason.CRASH} or record.is_injected(row.message)
             if end is not ANY_END and not may_die:
                 yield Violation("I15", row.id, f"{row.function} is dead by {row.reason}: {row.message}")
-        elif row.state is State.CANCELLED and row.id not in record.cancelling:
+        elif row.state is State.CANCELLED and not (
+            row.id in record.cancelling or may_be_cancelled(row.id, record.relations, record.snapshot)
+        ):
             yield Violation("I5", row.id, "was cancelled without a request")
 
 

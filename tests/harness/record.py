@@ -22,6 +22,8 @@ from checker import (
     digest_of,
 )
 from harness.faults import Effect, Fault, FaultLog
+from harness.paid_calls import PaidCalls
+from harness.relations import Relations
 from harness.steps import RecordedSteps
 from tidegate.domain.outcome import Charge, Fence
 from tidegate.store.rows import HistoryRow, NewTask
@@ -193,6 +195,10 @@ class RunRecord:
     integrity_errors: Sequence[str] = ()
     recorded_steps: RecordedSteps = field(default_factory=RecordedSteps)
     """What the store and the functions recorded of steps."""
+    paid_calls: PaidCalls = field(default_factory=PaidCalls)
+    """What providers and functions recorded of paid calls."""
+    relations: Relations = field(default_factory=Relations)
+    """What is recorded of maps, tasks after others, and waits."""
 
     def felt_by(self, run: TaskRun, end: float) -> Iterator[Fault]:
         """Yield what the host of a run felt from its claim to a given time."""

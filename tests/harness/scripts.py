@@ -18,6 +18,8 @@ may end:
     steps 0.5         do three steps at the same time, the longest of this many seconds
     ask 0.5           the same, but no step in doubt is repeated without a person
     nap 6             sleep for this many seconds by `ctx.sleep`, which suspends the task
+    gather 3          enqueue this many children, and wait for them by `ctx.gather`
+    event             wait for the event of the task by `ctx.wait_event`
 
 The last line is that of all further runs.
 """
@@ -28,13 +30,18 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, Protocol
+
+import msgspec
 
 from harness.record import ScriptedEnd
+from harness.relations import FAILED, WaitNote, event_name
 from harness.steps import STEP, CallNote
 from tidegate.context import Context
 from tidegate.context.waits import SUSPEND_SECONDS
 from tidegate.domain.failure import Reason
+from tidegate.domain.final_result import OtherTask
+from tidegate.store.rows import NewTask
 from tidegate.verdicts import Permanent, RetryAfter, Transient
 
 SWALLOW_LEASES = 0.4
@@ -65,7 +72,7 @@ _LINES = (
 )  # fmt: skip
 _LAST_LINES = (
     "ok", "ok", "ok", "ok", "long", "long", "progress", "progress", "transient", "permanent", "swallow",
-    "steps", "steps", "ask", "nap",
+    "steps", "steps", "ask", "nap", "gather", "event",
 )  # fmt: skip
 
 
@@ -84,6 +91,10 @@ def _line(rng: random.Random, lease: float, words: Sequence[str]) -> str:
         "free": 1.0,
         "swallow": SWALLOW_LEASES,
     }.get(word, 0.3)
+    if word == "event":
+        return word
+    if word == "gather":
+        return f"gather {rng.randint(1, 3)}"
     if word == "nap":
         return f"nap {SUSPEND_SECONDS + lease * rng.random():.2f}"
     return f"{word} {lease * longest * rng.random():.2f}"
@@ -96,7 +107,7 @@ _DEAD_REASONS: Mapping[str, Reason] = {
     "wait": Reason.RATE_LIMIT,
 }
 """What a task dies of whose runs end like this too often. Everything else is an error of no known reason."""
-_SUCCESSES = frozenset({"ok", "progress", "swallow", "steps", "ask", "nap"})
+_SUCCESSES = frozenset({"ok", "progress", "swallow", "steps", "ask", "nap", "gather", "event"})
 
 
 def scripted_end(script: Sequence[str], max_attempts: int) -> ScriptedEnd:
@@ -115,22 +126,44 @@ def scripted_end(script: Sequence[str], max_attempts: int) -> ScriptedEnd:
     return ScriptedEnd(may_succeed=len(failures) < len(words), dead_reasons=frozenset(reasons))
 
 
+def script_of(task: NewTask) -> list[str]:
+    """Return the script of a task; empty if its function has none."""
+    script: list[str] = msgspec.json.decode(task.args)["k"].get("script", [])
+    return script
+
+
 # --- doing it ------------------------------------------------------------------------------------------
 
 
-async def run_line(
-    context: Context, script: Sequence[str], note_call: Callable[[CallNote], None] = lambda _: None
-) -> None:
+class ScriptHost(Protocol):
+    """What a driver does for a script."""
+
+    def note_call(self, note: CallNote) -> None:
+        """Take a note of a call of a step."""
+
+    def note_wait(self, note: WaitNote) -> None:
+        """Take a note of what a wait returned."""
+
+    async def enqueue_children(self, context: Context, count: int) -> Sequence[OtherTask[list[int]]]:
+        """Enqueue this many children of a task, each under its `child_key`. Each returns its number and run."""
+
+
+async def run_line(context: Context, script: Sequence[str], host: ScriptHost) -> None:
     """Do this run's line of a script.
 
     Args:
         context: The run.
         script: What the task does, run by run.
-        note_call: Takes a note of each call of a step.
+        host: What the driver does for it.
     """
     word, _, seconds = script[min(context.run, len(script)) - 1].partition(" ")
     if word in {"steps", "ask"}:
-        await _do_steps(context, float(seconds), note_call, asks=word == "ask")
+        await _do_steps(context, float(seconds), host.note_call, asks=word == "ask")
+    elif word == "gather":
+        await _gather(context, int(seconds), host)
+    elif word == "event":
+        value = await context.wait_event(event_name(context.task_id))
+        host.note_wait(WaitNote(context.task_id, context.run, "event", value))
     else:
         await _ACTIONS[word](context, float(seconds or 0))
 
@@ -153,6 +186,14 @@ async def _do_steps(
         note("kept", item, await context.step(STEP, draw, item, key=str(item), in_doubt=in_doubt))
 
     await asyncio.gather(*[one(item) for item in range(_STEPS)])
+
+
+async def _gather(context: Context, count: int, host: ScriptHost) -> None:
+    children = await host.enqueue_children(context, count)
+    ends = await context.gather(children, return_exceptions=True)
+    for number, end in enumerate(ends):
+        value = FAILED if isinstance(end, Exception) else str(end[1])
+        host.note_wait(WaitNote(context.task_id, context.run, str(number), value))
 
 
 async def _ok(_: Context, seconds: float) -> None:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ STEP = "draw"
 """The name of every step."""
 _PAGE = 1_000
 
+NoteT = TypeVar("NoteT", bound=msgspec.Struct)
+
 
 class CallNote(msgspec.Struct, frozen=True):
     """A note of one step: its call is sent, its call is answered, or its result is with the task function."""
@@ -41,25 +43,30 @@ class CallNote(msgspec.Struct, frozen=True):
 
 
 class CallLog:
-    """The file of paid calls. Each line is on the disk before its writer goes on."""
+    """A file of notes on calls. Each line is on the disk before its writer goes on."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
-    def write(self, note: CallNote) -> None:
+    def write(self, note: msgspec.Struct) -> None:
         """Append a note, on the disk when this returns."""
         os.write(self._file, b"\n" + msgspec.json.encode(note) + b"\n")
         os.fsync(self._file)
 
 
 def read_calls(path: Path) -> list[CallNote]:
-    """Return the whole lines of a file of calls."""
+    """Return the notes of a file of calls of steps."""
+    return read_notes_of(path, CallNote)
+
+
+def read_notes_of(path: Path, kind: type[NoteT]) -> list[NoteT]:
+    """Return the whole lines of a file of notes."""
     if not path.exists():
         return []
     notes = []
     for line in path.read_bytes().split(b"\n"):
         try:
-            notes.append(msgspec.json.decode(line, type=CallNote))
+            notes.append(msgspec.json.decode(line, type=kind))
         except msgspec.DecodeError:  # an empty line, or one that a kill cut off
             continue
     return notes
@@ -83,15 +90,21 @@ class RecordedSteps:
 
 async def read_recorded_steps(store: Store, calls: Sequence[CallNote]) -> RecordedSteps:
     """Return what is recorded of the steps that made these calls, when nothing runs any more."""
-    doubts: list[DoubtRow] = []
-    while page := await store.list_doubts(state=None, after=doubts[-1].id if doubts else None, limit=_PAGE):
-        doubts += page
+    doubts = await read_doubts(store)
     rows = [
         (task_id, row)
         for task_id in sorted({note.task_id for note in calls})
         for row in await store.read_steps(task_id)
     ]
     return RecordedSteps(calls, doubts, rows)
+
+
+async def read_doubts(store: Store) -> list[DoubtRow]:
+    """Return the whole ledger of doubts."""
+    doubts: list[DoubtRow] = []
+    while page := await store.list_doubts(state=None, after=doubts[-1].id if doubts else None, limit=_PAGE):
+        doubts += page
+    return doubts
 
 
 def steps_are_kept(steps: RecordedSteps, tasks: Iterable[TaskRow]) -> Iterator[Violation]:

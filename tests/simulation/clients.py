@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from checker import digest_of
+from harness.relations import SentMap, event_name, event_value
 from simulation.event_log import EventLog
+from simulation.functions import MAPPED_FUNCTION
 from simulation.plan import SimulationSetup
 from simulation.tasks import TaskFactory
+from tidegate.domain.final_hook import FinalHook
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.errors import (
@@ -28,7 +31,9 @@ from tidegate.errors import (
     WrongStateError,
 )
 from tidegate.handle import Handle
+from tidegate.operations.send_event import send_event
 from tidegate.operations.task_watcher import TaskWatcher
+from tidegate.store.map_rows import NewMap
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, NewTask, TaskFilter
 
@@ -37,6 +42,11 @@ Action = Callable[[], Awaitable[None]]
 
 _RECENT = 6
 """Tasks that count as late ones."""
+
+
+async def send_event_to(store: Store, task_id: str) -> None:
+    """Send a task the event that it waits for."""
+    await send_event(store, event_name(task_id), event_value(task_id), key=task_id)
 
 
 class GaveUpError(Exception):
@@ -98,6 +108,9 @@ class SimulatedClient:
             (self._run_now, 2),
             (self._purge, 1),
             (self._wait, 3),
+            (self._enqueue_map, 2),
+            (self._enqueue_after, 3),
+            (self._send_event, 2),
         )
 
     # --- enqueue ---
@@ -133,6 +146,47 @@ class SimulatedClient:
         self.event_log.record_accepted(tasks, [claimed.get(task.id, task.id) for task in tasks])
         if self.rng.random() < 0.5:
             await self._call_until_answered(partial(self.store.release_batches, 2))
+
+    async def _enqueue_map(self) -> None:
+        """Enqueue a map in two parts, as `map` does with more items than one part holds."""
+        tasks, map_id, batch_id = self.tasks.take_items(self.rng.randint(2, 6)), *self._two_ids()
+        if not tasks:
+            return
+        key, digests, middle = f"map {map_id}", tuple(digest_of(task.args) for task in tasks), len(tasks) // 2
+        new = NewMap(
+            map_id, "", tasks[0].function, len(tasks), key=key,
+            max_failures=self.rng.choice((None, None, 0)),
+            on_complete=self.rng.choice((None, FinalHook(MAPPED_FUNCTION, "default", Priority.NORMAL))),
+        )  # fmt: skip
+        self.event_log.sent_maps[key] = SentMap(digests, is_answered=False)
+        for part in (tasks[:middle], tasks[middle:]):
+            await self._call_until_answered(partial(self.store.enqueue_map_part, map_id, batch_id, part))
+        await self._call_until_answered(partial(self.store.commit_map, new, batch_id))
+        self.event_log.sent_maps[key] = SentMap(digests, is_answered=True)
+
+    def _two_ids(self) -> tuple[str, str]:
+        return self.tasks.make_id(), self.tasks.make_id()
+
+    async def _enqueue_after(self) -> None:
+        """Enqueue a task after some that are known to be stored."""
+        parents = tuple(dict.fromkeys(self._some_stored(self.rng.randint(1, 2))))
+        if not parents:
+            return
+        policy = self.rng.choice(("wait", "cancel", "run"))
+        tasks = [
+            replace(task, after=parents, on_parent_failure=policy, delay_seconds=0.0)
+            for task in self.tasks.take_items(1)
+        ]
+        try:
+            await self._enqueue(tasks)
+        except TaskNotFoundError:  # a parent was purged
+            self.event_log.record_refused(tasks)
+
+    async def _send_event(self) -> None:
+        """Send an event that some task waits for, or will."""
+        waiting = [task_id for task_id in self.event_log.accepted_ids() if task_id in self.event_log.events]
+        if waiting:
+            await self._call_until_answered(partial(send_event_to, self.store, self.rng.choice(waiting)))
 
     # --- actions by id ---
 

@@ -19,6 +19,8 @@ from checker import (
 )
 from harness.faults import FaultLog
 from harness.record import Commit, FinalSeen, submitted_task
+from harness.relations import ParentEdges, SentMap, WaitNote, event_value
+from harness.scripts import script_of
 from harness.steps import CallNote
 from simulation.plan import CallFaultKind, FaultKind
 from tidegate.context import Context
@@ -66,6 +68,14 @@ class EventLog:
     """Purges of each task that were sent and not refused: such a task may be deleted."""
     calls: list[CallNote] = field(default_factory=list)
     """Notes of the calls of steps."""
+    waits: list[WaitNote] = field(default_factory=list)
+    """Notes of what waits returned."""
+    sent_maps: dict[str, SentMap] = field(default_factory=dict)
+    """Maps that were sent, by key, whether they were stored or not."""
+    edges: dict[str, ParentEdges] = field(default_factory=dict)
+    """The tasks after others that were sent."""
+    events: dict[str, str] = field(default_factory=dict)
+    """What each task gets that waits for an event."""
     user_code_faults: UserCodeFaults | None = None
     """Decides when the code of others fails; None: never."""
     is_open: bool = True
@@ -115,6 +125,11 @@ class EventLog:
         if self.is_open:
             self.calls.append(note)
 
+    def record_wait(self, note: WaitNote) -> None:
+        """Record what a wait of a function returned."""
+        if self.is_open:
+            self.waits.append(note)
+
     def record_note(
         self, event: str, machine: str, context: Context, *, digest: str = "", error: str = ""
     ) -> None:
@@ -132,6 +147,10 @@ class EventLog:
         """Record that tasks were sent: from now on they may be stored or not."""
         for task in tasks:
             self._sent[task.id] = submitted_task(task, None)
+            if task.after:
+                self.edges[task.id] = ParentEdges(task.after, task.on_parent_failure)
+            if "event" in script_of(task):
+                self.events[task.id] = event_value(task.id)
             if task.unique is not None:
                 self.unique_names.setdefault(task.unique, []).append(task.id)
 

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from simulation.event_log import EventLog
+from tidegate.store.protocol import Store
 from tidegate.testing.virtual_time import VirtualLoop
 
 T = TypeVar("T")
@@ -43,6 +44,8 @@ class Machine:
         self.stopped: asyncio.Future[None] = loop.create_future()
         """Done when it is dead."""
         self.died_at: float | None = None
+        self.store: Store | None = None
+        """The store as the process on it sees it."""
         self._loop = loop
         self._steps_left: int | None = None
         self._deferred: list[_Step] = []

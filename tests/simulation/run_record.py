@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checker import RunLimits
+from checker import RunLimits, StoreSnapshot
 from harness.commit_checks import finishes
 from harness.record import UNKNOWN_WORKER, RunRecord, TaskRun, WorkerLife
+from harness.relations import Relations, StoredMap, derived_tasks
 from simulation.event_log import EventLog
 from simulation.functions import task_functions
 from simulation.plan import SimulationPlan, SimulationSetup
@@ -35,6 +36,8 @@ def make_record(
     event_log: EventLog,
     setup: SimulationSetup,
     *,
+    snapshot: StoreSnapshot,
+    maps: Sequence[StoredMap],
     deaths: Mapping[str, float],
     open_at_end: int,
     **facts: Any,
@@ -44,17 +47,26 @@ def make_record(
     Args:
         event_log: Everything that happened.
         setup: What the seed made of the plan.
+        snapshot: The contents of the store.
+        maps: The maps in the store.
         deaths: When machines died, or their process ended by itself.
         open_at_end: Tasks that were open when the faults ended.
         facts: The other members of the record.
     """
     started = event_log.worker_started_at
+    observations = event_log.observations()
+    relations = Relations(
+        event_log.sent_maps, maps, event_log.edges, event_log.events, event_log.waits, observations.purged
+    )
+    derived = tuple(derived_tasks(relations, snapshot))
     return SimulationRecord(
         setup=setup,
         injected=event_log.injected,
         crashes=event_log.crashes,
         machines=len(started),
-        observations=event_log.observations(),
+        observations=replace(observations, submitted=(*observations.submitted, *derived)),
+        snapshot=snapshot,
+        relations=relations,
         finals=tuple(event_log.finals.values()),
         cancelling=frozenset(event_log.cancelling),
         cancel_requests=_cancel_requests(event_log),

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from checker import read_snapshot
+from harness.relations import read_maps
 from harness.steps import read_recorded_steps
-from simulation.clients import SimulatedClient
+from simulation.clients import SimulatedClient, send_event_to
 from simulation.event_log import EventLog
 from simulation.fault_injector import FaultInjector
 from simulation.faulty_store import SimulatedStore, StoreCondition, background_faults_of
@@ -76,6 +77,7 @@ class SimulationRun:
         self.event_log = EventLog(self.loop.time, HighWaterClock(wall=self._wall, steady=self.loop.time))
         self._shared_condition = StoreCondition()
         self._stores: list[SimulatedStore] = []
+        self._sent_events: set[str] = set()
         self._processes: dict[str, SimulatedWorker] = {}
         self._clients: dict[str, SimulatedClient] = {}
         self._background_faults = background_faults_of(self.setup.faults, self.setup.background_faults)
@@ -106,11 +108,13 @@ class SimulationRun:
         open_at_end = len(await self._open_tasks())
         final_after = await self._wait_until_final(faults_ended_at, self.setup.final_bound(open_at_end))
         waiting = await self._results_received()
+        snapshot = await read_snapshot(self._observer_store)
         record = make_record(
             self.event_log,
             self.setup,
             plan=self._plan,
-            snapshot=await read_snapshot(self._observer_store),
+            snapshot=snapshot,
+            maps=await read_maps(self._observer_store, snapshot.rows.values()),
             deaths={m.name: m.died_at for host in hosts for m in host.machines if m.died_at is not None},
             scripted_ends=self._tasks.scripted_ends,
             integrity_errors=tuple(await self._observer_store.check_integrity()),
@@ -172,9 +176,27 @@ class SimulationRun:
         """Return the seconds until the clients were done and every task was final; None: beyond the bound."""
         while (took := self.loop.time() - faults_ended_at) < bound:
             await asyncio.sleep(_POLL_SECONDS)
+            await self._send_events()
+            await self._cancel_those_that_wait_for_failed_tasks()
             if self._clients_are_done() and not await self._open_tasks():
                 return took
         return None
+
+    async def _send_events(self) -> None:
+        """Send what tasks wait for, as clients that are done send nothing any more."""
+        for task_id in sorted(self.event_log.events.keys() - self._sent_events):
+            self._sent_events.add(task_id)
+            await send_event_to(self._observer_store, task_id)
+
+    async def _cancel_those_that_wait_for_failed_tasks(self) -> None:
+        """Cancel the tasks that stay held until a person redrives what they wait for."""
+        for row in await self._observer_store.list_tasks(TaskFilter(states=(State.HELD,)), limit=1_000):
+            edges = self.event_log.edges.get(row.id)
+            if edges is not None and edges.on_failure == "wait":
+                states = {parent.state for parent in await self._observer_store.list_parents(row.id)}
+                if states & {State.DEAD, State.CANCELLED, None}:
+                    self.event_log.cancelling.add(row.id)
+                    await self._observer_store.cancel([row.id])
 
     def _clients_are_done(self) -> bool:
         present = [host.machine for host in self._client_hosts]
@@ -208,7 +230,8 @@ class SimulationRun:
     async def _run_worker(self, machine: Machine) -> None:
         process = SimulatedWorker(self.setup, machine.name, self.event_log, self._fork_rng())
         self._processes[machine.name] = process
-        await process.run(self._store(machine, process.on_answer).as_store())
+        machine.store = self._store(machine, process.on_answer).as_store()
+        await process.run(machine.store)
 
     async def _run_client(self, machine: Machine) -> None:
         client = SimulatedClient(

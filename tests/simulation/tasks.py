@@ -41,6 +41,17 @@ class TaskFactory:
         self.left -= number
         return [self._one(self.left + place) for place in range(number)]
 
+    def take_items(self, number: int) -> list[NewTask]:
+        """Return up to this many items of a map: tasks without options, of which some fail."""
+        number = min(number, self.left)
+        self.left -= number
+        function = task_functions()["sim:steady"]
+        lines = (["ok 0.5"], ["transient 0.1", "ok 0.5"], ["permanent 0.1"])
+        return [
+            replace(function.prepare(place, list(self.rng.choice(lines))).new_task, id=self.make_id())
+            for place in range(number)
+        ]
+
     def _one(self, number: int) -> NewTask:
         function, options = task_functions()[self.rng.choice(_FUNCTIONS)], self._options()
         script = make_script(self.rng, self.lease)
