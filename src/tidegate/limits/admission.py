@@ -6,14 +6,15 @@ claim writes the resulting row. `take_call_slot` does the same for one call that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tidegate.domain.failure import Reason
 from tidegate.domain.spec import Window
 from tidegate.limits import gate as gates
 from tidegate.limits import learned_limits, token_bucket
+from tidegate.limits.charged_bucket import ChargedBucket
 from tidegate.limits.pauses import NO_PAUSES, Pauses
 from tidegate.limits.settings import GateKind
 from tidegate.limits.values import CallSlot, Gate, GateRow, LearnedLimit, TokenBucket, is_key_gate
@@ -53,25 +54,40 @@ class GateCheck:
         self._limits = learned_limits.with_learned_rates(row.limits, self._gate, now, of_runs=of_runs)
         self._opens_at = learned_limits.next_call_at(self._gate.learned_limits, now)
         self._found = self._without_bursts(row)
-        self._buckets = dict(self._found)
         self._room = gates.free_in_flight(self._gate, self._limits, in_flight)
         self._stretch = 1.0 / gates.slow_start_share(self._gate, self._limits, now)
+        self._charged_buckets = [
+            ChargedBucket(window, self._bucket(window), self._stretch) for window in self._limits.windows
+        ]
+        self._next_at: float | None = None
+        self.admits_only_probes = gates.admits_only_probes(self._gate)
+        """Whether the gate admits only probes."""
 
     @property
     def row(self) -> GateRow:
         """The gate's row after the admissions so far."""
-        return replace(self._before, gate=self._gate, buckets=self._buckets)
+        return replace(self._before, gate=self._gate, buckets=self.buckets)
+
+    @property
+    def buckets(self) -> dict[str, TokenBucket]:
+        """The gate's buckets after the admissions so far."""
+        charged = {
+            charged.window.name: charged.bucket for charged in self._charged_buckets if charged.is_charged
+        }
+        return self._found | charged
 
     @property
     def is_changed(self) -> bool:
         """Whether the row must be written."""
-        return self._gate is not self._before.gate or self._buckets != self._found
+        return self._gate is not self._before.gate or any(
+            charged.is_charged for charged in self._charged_buckets
+        )
 
     def wait(self) -> float | None:
         """Return the seconds until the next task may start; None if only an event can open the gate."""
         if self._room == 0:
             return None
-        if gates.admits_only_probes(self._gate):
+        if self.admits_only_probes:
             if self._gate.probe_at is not None:
                 return max(0.0, self._gate.probe_at - self._now)
             return None if self._gate.until_at is None else self._gate.until_at - self._now
@@ -81,51 +97,44 @@ class GateCheck:
     def is_open(self) -> bool:
         """Whether the claim may hand out a task now."""
         wait = self.wait()
-        return wait is not None and wait <= (
-            0.0 if gates.admits_only_probes(self._gate) else HANDOUT_AHEAD_SECONDS
-        )
+        return wait is not None and wait <= (0.0 if self.admits_only_probes else HANDOUT_AHEAD_SECONDS)
 
     def may_admit(self, *, on_last_attempt: bool) -> bool:
         """Whether this open gate may admit a task that is, or is not, on its last attempt."""
-        if not gates.admits_only_probes(self._gate):
+        if not self.admits_only_probes:
             return True
         return gates.may_probe(self._gate, self._now, on_last_attempt=on_last_attempt)
-
-    @property
-    def admits_only_probes(self) -> bool:
-        """Whether the gate admits only probes."""
-        return gates.admits_only_probes(self._gate)
 
     def next_check_seconds(self) -> float | None:
         """Return the seconds until the next check is worthwhile; None if only an event changes the gate."""
         wait = self.wait()
-        if wait is None or gates.admits_only_probes(self._gate):
+        if wait is None or self.admits_only_probes:
             return wait
         return max(0.0, wait - HANDOUT_AHEAD_SECONDS / 2)
 
     def admit(self) -> Admission:
         """Admit one task and charge it. The gate must be open."""
-        is_probe = gates.admits_only_probes(self._gate)
         at = self._slot_at()
-        self._buckets |= token_bucket.charge_all(
-            self._limits.windows, self._buckets, at, stretch=self._stretch
-        )
-        if is_probe:
-            self._gate = gates.start_probe(self._gate, self._now)
+        for charged in self._charged_buckets:
+            charged.charge(at)
+        self._next_at = None
         if self._room is not None:
             self._room -= 1
-        return Admission(0.0 if is_probe else at - self._now, is_probe)
+        if self.admits_only_probes:
+            self._gate = gates.start_probe(self._gate, self._now)
+            return Admission(0.0, is_probe=True)
+        return Admission(at - self._now)
 
     def free_slots(self) -> int | None:
         """Return how many tasks the claim may hand out now; None for any number."""
         if not self.is_open:
             return 0
-        if gates.admits_only_probes(self._gate):
+        if self.admits_only_probes:
             return 1
         start, until = max(self._now, self._opens_at), self._now + HANDOUT_AHEAD_SECONDS
         counts = [
-            token_bucket.count_slots(window, self._bucket(window), start, until, stretch=self._stretch)
-            for window in self._limits.windows
+            token_bucket.count_slots(charged.window, charged.bucket, start, until, stretch=self._stretch)
+            for charged in self._charged_buckets
         ]
         if self._room is not None:
             counts.append(self._room)
@@ -142,16 +151,16 @@ class GateCheck:
                 start
                 - self._now
                 + token_bucket.seconds_until_slot(
-                    window, self._bucket(window), start, tasks, stretch=self._stretch
+                    charged.window, charged.bucket, start, tasks, stretch=self._stretch
                 ),
-                window,
+                charged.window,
             )
-            for window in self._limits.windows
+            for charged in self._charged_buckets
         ]
         return max(waits, key=lambda wait: wait[0], default=None)
 
     def _bucket(self, window: Window) -> TokenBucket:
-        return self._buckets.get(window.name, TokenBucket())
+        return self._found.get(window.name, TokenBucket())
 
     def _without_bursts(self, row: GateRow) -> dict[str, TokenBucket]:
         """Return the buckets, leaving out slots from the time when no task could start.
@@ -174,9 +183,12 @@ class GateCheck:
 
     def _slot_at(self) -> float:
         """Return when the next task may start: after its slot, and after exhausted windows have opened."""
-        return token_bucket.next_slot_in_all(
-            self._limits.windows, self._buckets, max(self._now, self._opens_at)
-        )
+        if self._next_at is None:
+            start = max(self._now, self._opens_at)
+            self._next_at = max(
+                [charged.next_slot_at(start) for charged in self._charged_buckets], default=start
+            )
+        return self._next_at
 
 
 class Closed(NamedTuple):
@@ -188,36 +200,29 @@ class Closed(NamedTuple):
 
 
 class GateChecks:
-    """The gate checks and pauses of one claim.
+    """The gate checks and pauses of one claim. A gate is read when the first task needs it.
 
     Args:
-        rows: Every gate in the store.
-        in_flight: The number of runs and calls in flight, by upstream. Upstreams without any, and those that
-            `upstreams_to_count` does not return, may be missing.
+        gates_of: The gates in the store, and what is in flight.
         now: The current time by the store's clock.
         pauses: The paused queues and functions.
     """
 
-    def __init__(
-        self,
-        rows: Iterable[GateRow],
-        in_flight: Mapping[str, int],
-        now: float,
-        pauses: Pauses = NO_PAUSES,
-    ) -> None:
+    def __init__(self, gates_of: GateSource, now: float, pauses: Pauses = NO_PAUSES) -> None:
         self.pauses = pauses
-        self._upstreams: dict[str, GateCheck] = {}
-        self._functions: dict[str, GateCheck] = {}
-        for row in rows:
-            if row.kind is GateKind.UPSTREAM:
-                self._upstreams[row.name] = GateCheck(row, in_flight.get(row.name, 0), now)
-            elif row.kind is GateKind.FUNCTION:
-                self._functions[row.name] = GateCheck(row, 0, now)
+        self._source = gates_of
+        self._now = now
+        self._checks: dict[tuple[GateKind, str], GateCheck | None] = {}
+        self._by_channel: dict[tuple[str, str], tuple[GateCheck, ...]] = {}
 
     def of(self, upstream: str, function: str) -> tuple[GateCheck, ...]:
         """Return the checks that a task of this upstream and function must pass."""
-        found = (self._upstreams.get(upstream), self._functions.get(function))
-        return tuple([gate_check for gate_check in found if gate_check is not None])
+        found = self._by_channel.get((upstream, function))
+        if found is None:
+            both = (self._check(GateKind.UPSTREAM, upstream), self._check(GateKind.FUNCTION, function))
+            found = tuple([gate_check for gate_check in both if gate_check is not None])
+            self._by_channel[upstream, function] = found
+        return found
 
     def is_paused(self, queue: str, function: str) -> bool:
         """Whether a person paused this queue or this function."""
@@ -225,18 +230,78 @@ class GateChecks:
 
     def closed(self) -> Closed:
         """Return the upstreams, functions and queues whose tasks may not be handed out now."""
-        upstreams = [name for name, gate_check in self._upstreams.items() if not gate_check.is_open]
-        functions = [name for name, gate_check in self._functions.items() if not gate_check.is_open]
-        return Closed(upstreams, functions + self.pauses.functions, self.pauses.queues)
+        shut: dict[GateKind, list[str]] = {GateKind.UPSTREAM: [], GateKind.FUNCTION: []}
+        for row in self._source.rows():
+            gate_check = self._check(row.kind, row.name, row) if row.kind in shut else None
+            if gate_check is not None and not gate_check.is_open:
+                shut[row.kind].append(row.name)
+        functions = shut[GateKind.FUNCTION] + self.pauses.functions
+        return Closed(shut[GateKind.UPSTREAM], functions, self.pauses.queues)
 
     def changed(self) -> list[GateRow]:
         """Return the rows that the claim must write."""
-        every = (*self._upstreams.values(), *self._functions.values())
-        return [gate_check.row for gate_check in every if gate_check.is_changed]
+        return [each.row for each in self._checks.values() if each is not None and each.is_changed]
+
+    def update(self, later: GateChecks) -> None:
+        """Use the later checks of the gates that these checks know."""
+        self._checks |= {key: each for key, each in later._checks.items() if each is not None}
+        self._by_channel.clear()
+
+    def _check(self, kind: GateKind, name: str, row: GateRow | None = None) -> GateCheck | None:
+        key = (kind, name)
+        if key not in self._checks:
+            found = (row or self._source.row(kind, name)) if name else None
+            if found is None:
+                self._checks[key] = None
+            else:
+                in_flight = self._source.in_flight(name) if counts_in_flight(found, self._now) else 0
+                self._checks[key] = GateCheck(found, in_flight, self._now)
+        return self._checks[key]
 
 
-def admit(gate_checks: Iterable[GateCheck]) -> Admission:
+class GateSource(Protocol):
+    """Where a claim finds the gates of its tasks."""
+
+    def row(self, kind: GateKind, name: str) -> GateRow | None:
+        """Return a gate; None if there is none."""
+
+    def rows(self) -> Iterable[GateRow]:
+        """Return the gates of all tasks that the claim could take."""
+
+    def in_flight(self, upstream: str) -> int:
+        """Return the number of runs and calls of this upstream in flight."""
+
+
+class ReadGates:
+    """Gates that were read before.
+
+    Args:
+        rows: The gates of all tasks that the claim could take.
+        in_flight: The number of runs and calls in flight, by upstream. Upstreams without any, and those that
+            `upstreams_to_count` does not return, may be missing.
+    """
+
+    def __init__(self, rows: Iterable[GateRow], in_flight: Mapping[str, int]) -> None:
+        self._rows = {(row.kind, row.name): row for row in rows}
+        self._in_flight = in_flight
+
+    def row(self, kind: GateKind, name: str) -> GateRow | None:
+        """Return a gate; None if there is none."""
+        return self._rows.get((kind, name))
+
+    def rows(self) -> Iterable[GateRow]:
+        """Return all gates."""
+        return self._rows.values()
+
+    def in_flight(self, upstream: str) -> int:
+        """Return the number of runs and calls of this upstream in flight."""
+        return self._in_flight.get(upstream, 0)
+
+
+def admit(gate_checks: Sequence[GateCheck]) -> Admission:
     """Admit one task through all of these open gates."""
+    if len(gate_checks) == 1:
+        return gate_checks[0].admit()
     every = [gate_check.admit() for gate_check in gate_checks]
     return Admission(
         max((each.wait_seconds for each in every), default=0.0), any(each.is_probe for each in every)
@@ -245,13 +310,16 @@ def admit(gate_checks: Iterable[GateCheck]) -> Admission:
 
 def upstreams_to_count(rows: Iterable[GateRow], now: float) -> list[str]:
     """Return the upstreams whose runs and calls in flight a claim must count."""
-    return [
-        row.name
-        for row in rows
-        if row.kind is GateKind.UPSTREAM
+    return [row.name for row in rows if counts_in_flight(row, now)]
+
+
+def counts_in_flight(row: GateRow, now: float) -> bool:
+    """Whether a claim must count the runs and calls in flight of this gate."""
+    return (
+        row.kind is GateKind.UPSTREAM
         and not is_key_gate(row.name)
         and gates.limits_in_flight(gates.gate_at(row.gate, row.limits, now), row.limits)
-    ]
+    )
 
 
 def take_call_slot(

@@ -24,8 +24,8 @@ GUARD_LIMIT_SECONDS = 60.0
 def next_slot_at(window: Window, bucket: TokenBucket, now: float) -> float:
     """Return when the next request may start: now, or later."""
     if not window.is_fixed:
-        return max(now, bucket.next_at - _catch_up(window))
-    bucket = _roll_over(window, bucket, now)
+        return max(now, bucket.next_at - catch_up_seconds(window))
+    bucket = roll_over(window, bucket, now)
     if bucket.used < window.amount:
         # The bucket may already be in the next window, which has not begun yet.
         return max(now, bucket.window_started_at + guard_seconds(window))
@@ -44,7 +44,7 @@ def charge(window: Window, bucket: TokenBucket, at: float, *, stretch: float = 1
     """
     if not window.is_fixed:
         return replace(bucket, next_at=max(bucket.next_at, at) + slot_interval(window) * stretch)
-    bucket = _roll_over(window, bucket, at)
+    bucket = roll_over(window, bucket, at)
     is_near_edge = _seconds_to_window_end(window, bucket, at) <= guard_seconds(window)
     return replace(bucket, used=bucket.used + 1, carried_over=bucket.carried_over + is_near_edge)
 
@@ -64,8 +64,8 @@ def count_slots(
     if next_slot_at(window, bucket, now) > until:
         return 0
     if window.is_fixed:
-        return max(1, window.amount - _roll_over(window, bucket, now).used)
-    free_from = max(bucket.next_at, now) - _catch_up(window)
+        return max(1, window.amount - roll_over(window, bucket, now).used)
+    free_from = max(bucket.next_at, now) - catch_up_seconds(window)
     return max(1, math.floor((until - free_from) / (slot_interval(window) * stretch)) + 1)
 
 
@@ -83,9 +83,13 @@ def seconds_until_slot(
     """
     first = next_slot_at(window, bucket, now)
     if not window.is_fixed:
-        last = max(bucket.next_at, now) - _catch_up(window) + (requests - 1) * slot_interval(window) * stretch
+        last = (
+            max(bucket.next_at, now)
+            - catch_up_seconds(window)
+            + (requests - 1) * slot_interval(window) * stretch
+        )
         return max(first, last) - now
-    current = _roll_over(window, bucket, now)
+    current = roll_over(window, bucket, now)
     left = max(0, window.amount - current.used)
     if requests <= left:
         return first - now
@@ -95,7 +99,7 @@ def seconds_until_slot(
 
 def drop_burst(window: Window, bucket: TokenBucket, since: float) -> TokenBucket:
     """Return the bucket without the unused slots from before `since`, when nothing could start."""
-    return replace(bucket, next_at=max(bucket.next_at, since + _catch_up(window)))
+    return replace(bucket, next_at=max(bucket.next_at, since + catch_up_seconds(window)))
 
 
 def rescale_buckets(
@@ -147,10 +151,10 @@ def guard_seconds(window: Window) -> float:
 
 def used_requests(window: Window, bucket: TokenBucket, now: float) -> int | None:
     """Return the number of requests in the current fixed window; None for an evenly paced one."""
-    return _roll_over(window, bucket, now).used if window.is_fixed else None
+    return roll_over(window, bucket, now).used if window.is_fixed else None
 
 
-def _catch_up(window: Window) -> float:
+def catch_up_seconds(window: Window) -> float:
     """Return how many seconds after its slot a request may still use the slot."""
     interval = slot_interval(window)
     return math.floor(CATCH_UP_SECONDS / interval) * interval
@@ -164,7 +168,7 @@ def window_start(window: Window, now: float) -> float:
     return math.floor((now - guard_seconds(window)) / window.seconds) * window.seconds
 
 
-def _roll_over(window: Window, bucket: TokenBucket, now: float) -> TokenBucket:
+def roll_over(window: Window, bucket: TokenBucket, now: float) -> TokenBucket:
     """Return the bucket for the fixed window of `now`."""
     window_started_at = window_start(window, now)
     if window_started_at <= bucket.window_started_at:

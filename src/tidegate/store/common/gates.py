@@ -5,15 +5,15 @@ To change a gate, an operation locks its row, reads it, lets `limits` compute th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import msgspec
 
 from tidegate.domain.failure import CallFailure
 from tidegate.limits import gate as gates
 from tidegate.limits import retry_budget
-from tidegate.limits.admission import GateChecks, upstreams_to_count
 from tidegate.limits.gate_rows import (
     FailureEffect,
     SuccessfulRuns,
@@ -26,7 +26,6 @@ from tidegate.limits.gate_rows import (
     closes_only_some_keys,
     with_limits,
 )
-from tidegate.limits.pauses import NO_PAUSES, Pauses
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.limits.values import (
     Gate,
@@ -40,9 +39,10 @@ from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
 from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow, budget_rows, upstream_rows
 
-_LIMITS = msgspec.json.Decoder(Limits)
-_GATE = msgspec.json.Decoder(Gate)
-_BUCKETS = msgspec.json.Decoder(dict[str, TokenBucket])
+# Most reads find the texts of the read before, so each text is decoded once.
+_decode_limits = lru_cache(maxsize=256)(msgspec.json.Decoder(Limits).decode)
+_decode_gate = lru_cache(maxsize=256)(msgspec.json.Decoder(Gate).decode)
+_decode_buckets = lru_cache(maxsize=256)(msgspec.json.Decoder(dict[str, TokenBucket]).decode)
 
 
 async def rows(db: Session) -> list[GateRow]:
@@ -53,6 +53,24 @@ async def rows(db: Session) -> list[GateRow]:
 async def locked_rows(db: Session) -> list[GateRow]:
     """Return every gate, by kind and name, locked until the transaction ends."""
     return [_from_json(*found) for found in await db.rows(db.sql("gates")["all_locked"])]
+
+
+async def rows_of(db: Session, upstreams: Iterable[str], functions: Iterable[str]) -> list[GateRow]:
+    """Return the gates of these upstreams and functions, without a lock."""
+    return await _rows_named(db, "named", upstreams, functions)
+
+
+async def locked_rows_of(db: Session, upstreams: Iterable[str], functions: Iterable[str]) -> list[GateRow]:
+    """Return the gates of these upstreams and functions, locked until the transaction ends."""
+    return await _rows_named(db, "named_locked", upstreams, functions)
+
+
+async def _rows_named(
+    db: Session, statement: str, upstreams: Iterable[str], functions: Iterable[str]
+) -> list[GateRow]:
+    names = [(str(GateKind.UPSTREAM), storable(name)) for name in upstreams]
+    names += [(str(GateKind.FUNCTION), storable(name)) for name in functions]
+    return [_from_json(*found) for found in await db.run_each(db.sql("gates")[statement], names)]
 
 
 async def locked_row(db: Session, kind: GateKind, name: str) -> GateRow | None:
@@ -71,12 +89,6 @@ async def in_flight(db: Session, now: float, upstreams: Sequence[str]) -> dict[s
     """Return the number of current runs and calls per upstream. Without upstreams no query is run."""
     rows = await db.run_each(db.sql("gates")["in_flight"], [(storable(name),) for name in upstreams], now)
     return dict(map(tuple, rows))
-
-
-async def load_gate_checks(db: Session, now: float, pauses: Pauses = NO_PAUSES) -> GateChecks:
-    """Return the checks of these pauses and of all gates, which are read without a lock."""
-    all_rows = await rows(db)
-    return GateChecks(all_rows, await in_flight(db, now, upstreams_to_count(all_rows, now)), now, pauses)
 
 
 # --- reports of runs --------------------------------------------------------------------------------------
@@ -256,12 +268,15 @@ async def _update(db: Session, name: str, change: Callable[[GateRow, float], Gat
 
 def _to_json(row: GateRow) -> tuple[str, str, str]:
     """Return limits, gate and buckets as JSON."""
-    limits, gate, buckets = (
-        msgspec.json.encode(part).decode() for part in (row.limits, row.gate, row.buckets)
-    )
-    return limits, gate, buckets
+    limits, gate = (msgspec.json.encode(part).decode() for part in (row.limits, row.gate))
+    return limits, gate, encode_buckets(row.buckets)
+
+
+def encode_buckets(buckets: Mapping[str, TokenBucket]) -> str:
+    """Return buckets in their stored form."""
+    return msgspec.json.encode(buckets).decode()
 
 
 def _from_json(kind: str, name: str, limits: str, gate: str, buckets: str) -> GateRow:
     """Return the row that `_to_json` wrote. Fields that a newer version wrote are ignored."""
-    return GateRow(GateKind(kind), name, _LIMITS.decode(limits), _GATE.decode(gate), _BUCKETS.decode(buckets))
+    return GateRow(GateKind(kind), name, _decode_limits(limits), _decode_gate(gate), _decode_buckets(buckets))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any
@@ -15,6 +15,7 @@ from tidegate.limits.admission import (
     Admission,
     GateCheck,
     GateChecks,
+    ReadGates,
     admit,
     upstreams_to_count,
 )
@@ -126,11 +127,12 @@ async def _take_within_limits(
             break
         portions = _portions(left, channels)
         shares = _tasks_by_channel(channels, portions)
-        taken, gate_checks = await database.transact(
+        taken, later = await database.transact(
             lambda db: _take_charged(db, left, crash_policies, shares, pauses),  # noqa: B023
             repeatable=False,
             generic_plan=True,
         )
+        gate_checks.update(later)
         by_row = {row["task_id"]: admitted for row, admitted in taken}
         rows = _in_portion_order([row for row, _ in taken], portions)
         tasks += [_claimed_task(row, by_row[row["task_id"]]) for row in rows]
@@ -149,9 +151,9 @@ async def _take_charged(
 ) -> tuple[list[tuple[Any, Admission]], GateChecks]:
     """Lock the gates, take as many tasks of each channel as they admit, and charge exactly these."""
     now = await db.now()
-    rows = await gates.locked_rows(db)
-    in_flight = await gates.in_flight(db, now, upstreams_to_count(rows, now))
-    trial, gate_checks = (GateChecks(rows, in_flight, now, pauses) for _ in range(2))
+    rows = await gates.locked_rows_of(db, *_gate_names(channel for channel, _ in shares))
+    source = ReadGates(rows, await gates.in_flight(db, now, upstreams_to_count(rows, now)))
+    trial, gate_checks = (GateChecks(source, now, pauses) for _ in range(2))
     numbers = []
     only: list[Any] = []
     for channel, wanted in sorted(shares, key=lambda share: (share[0].priority, share[0].first_rank or 0.0)):
@@ -215,9 +217,15 @@ async def _peek_with_gates(
     if not channels or found is _Checked.NOTHING:
         return is_alive, channels, None
     paused = Pauses(await control.list_pauses(db)) if found is _Checked.GATES_AND_PAUSES else NO_PAUSES
-    rows, now = await gates.rows(db), await db.now()
-    in_flight = await gates.in_flight(db, now, upstreams_to_count(rows, now))
-    return is_alive, channels, GateChecks(rows, in_flight, now, paused)
+    rows, now = await gates.rows_of(db, *_gate_names(channels)), await db.now()
+    source = ReadGates(rows, await gates.in_flight(db, now, upstreams_to_count(rows, now)))
+    return is_alive, channels, GateChecks(source, now, paused)
+
+
+def _gate_names(channels: Iterable[Channel]) -> tuple[set[str], set[str]]:
+    """Return the upstreams and the functions of these channels, whose gates their tasks must pass."""
+    every = list(channels)
+    return {channel.upstream for channel in every} - {""}, {channel.function for channel in every}
 
 
 async def _open_channels(

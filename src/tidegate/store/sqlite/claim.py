@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -17,6 +17,8 @@ from tidegate.limits.admission import (
     admit,
 )
 from tidegate.limits.pauses import NO_PAUSES, Pauses
+from tidegate.limits.settings import GateKind
+from tidegate.limits.values import GateRow
 from tidegate.policy.order import apportion
 from tidegate.store.common import control, gates, ids
 from tidegate.store.common.columns import PRIORITIES, StoredClaim, build_claimed_task
@@ -102,13 +104,32 @@ def claim(db: apsw.Connection, now: float, request: ClaimRequest) -> ClaimResult
 
 
 def _load_gate_checks(db: apsw.Connection, now: float) -> GateChecks | None:
-    """Return the checks of all gates and pauses; None if the store has no gate and no pause."""
+    """Return the checks of gates and pauses; None if the store has no gate and no pause."""
     has_gates, has_pauses = query.row(db, _GATES["any"]) or (0, 0)
     if not has_gates and not has_pauses:
         return None
     session = SqliteSession(db, now)
     pauses = Pauses(complete(control.list_pauses(session))) if has_pauses else NO_PAUSES
-    return complete(gates.load_gate_checks(session, now, pauses))
+    return GateChecks(_StoredGates(session), now, pauses)
+
+
+class _StoredGates:
+    """Reads each gate of the store when a claim needs it."""
+
+    def __init__(self, session: SqliteSession) -> None:
+        self._session = session
+
+    def row(self, kind: GateKind, name: str) -> GateRow | None:
+        """Return a gate; None if there is none."""
+        return complete(gates.locked_row(self._session, kind, name))
+
+    def rows(self) -> Iterable[GateRow]:
+        """Return all gates."""
+        return complete(gates.rows(self._session))
+
+    def in_flight(self, upstream: str) -> int:
+        """Return the number of runs and calls of this upstream in flight."""
+        return complete(gates.in_flight(self._session, self._session.at, [upstream]))[upstream]
 
 
 def _is_alive(db: apsw.Connection, worker_id: str) -> bool:

@@ -12,6 +12,21 @@ FROM /*schema*/gate
 ORDER BY kind, name
 FOR UPDATE
 
+-- name: named
+-- Arrays: 1 kinds, 2 names
+SELECT g.kind, g.name, g.limits, g.state, g.buckets
+FROM unnest($1::text[], $2::text[]) AS given (kind, name)
+JOIN /*schema*/gate AS g ON g.kind = given.kind AND g.name = given.name
+ORDER BY g.kind, g.name
+
+-- name: named_locked
+-- Arrays: 1 kinds, 2 names
+SELECT g.kind, g.name, g.limits, g.state, g.buckets
+FROM unnest($1::text[], $2::text[]) AS given (kind, name)
+JOIN /*schema*/gate AS g ON g.kind = given.kind AND g.name = given.name
+ORDER BY g.kind, g.name
+FOR UPDATE OF g
+
 -- name: one_locked
 -- 1 kind, 2 name
 SELECT kind, name, limits, state, buckets

@@ -18,6 +18,20 @@ SELECT
     EXISTS (SELECT 1 FROM gate WHERE kind <> 'system'),
     EXISTS (SELECT 1 FROM pause)
 
+-- name: named
+-- 1 kind, 2 name
+SELECT kind, name, limits, state, buckets
+FROM gate
+WHERE kind = ?1
+    AND name = ?2
+
+-- name: named_locked
+-- 1 kind, 2 name
+SELECT kind, name, limits, state, buckets
+FROM gate
+WHERE kind = ?1
+    AND name = ?2
+
 -- name: one_locked
 -- 1 kind, 2 name
 SELECT kind, name, limits, state, buckets
