@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from tidegate.calls.upstream import Upstream
 from tidegate.domain.failure import Reason
+from tidegate.domain.modules import module_name
 from tidegate.domain.readers import (
     Seconds,
     Size,
@@ -247,27 +246,3 @@ def function_name(function: Callable[..., Any]) -> str:
             function=f"{function.__module__}:{qualname}",
         )
     return f"{module_name(function.__module__)}:{qualname}"
-
-
-def module_name(module: str) -> str:
-    """Return the name by which others import a module, also for `__main__`.
-
-    Raises:
-        ConfigError: The module is a script without a file, which cannot be imported.
-    """
-    if module != "__main__":
-        return module
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    if spec is not None:
-        return str(spec.name).removesuffix(".__main__")
-    file = getattr(main, "__file__", None)
-    if file is None and hasattr(sys, "ps1"):
-        return "interactive"  # a notebook or a prompt, whose embedded worker finds it
-    if file is None or str(file).startswith("<"):
-        raise ConfigError(
-            "a script that is read from stdin or given with -c cannot declare task functions: "
-            "no worker can import them",
-            fix="save it as a file, or import the functions from a module",
-        )
-    return Path(file).stem

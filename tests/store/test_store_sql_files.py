@@ -18,6 +18,7 @@ SHARED = {
     "controls",
     "deaths",
     "doubts",
+    "cached",
     "events",
     "failure_marks",
     "final_hooks",

@@ -60,6 +60,8 @@ class StepStatus:
     size: int
     """The number of bytes of the step's result."""
     upstream: str
+    cached_from: str | None = None
+    """The task whose cached result it got, or `another tenant`; None if the work was done."""
 
 
 def doubt(row: DoubtRow) -> Doubt:
@@ -97,4 +99,5 @@ def step_status(row: StepRow) -> StepStatus:
         ended_at=to_datetime_or_none(row.ended_at),
         size=row.size,
         upstream=row.upstream,
+        cached_from=row.cached_from or None,
     )

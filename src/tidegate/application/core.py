@@ -27,6 +27,7 @@ from tidegate.application.unserved import UnservedTaskWarner
 from tidegate.calls.upstream import Upstream
 from tidegate.config import Config
 from tidegate.domain.ids import IdMaker
+from tidegate.domain.modules import module_name
 from tidegate.domain.readers import name_option, shown, wrong
 from tidegate.domain.retention import Retention
 from tidegate.domain.spec import TaskSpec
@@ -40,7 +41,6 @@ from tidegate.schedule.declared import DeclaredSchedule, ScheduleSet
 from tidegate.store.connect import open_store
 from tidegate.store.rows import EnqueueResult
 from tidegate.task import TaskFunction, defined_at
-from tidegate.task_settings import module_name
 from tidegate.threads.bridge import run_sync
 from tidegate.worker.settings import Pool, Timings
 

@@ -26,7 +26,7 @@ from tidegate.errors import DataRemovedError
 from tidegate.policy.explain import HOLDERS
 from tidegate.store.protocol import Store
 from tidegate.store.rows import DeadLetterRow, HistoryRow, TaskRow
-from tidegate.store.step_rows import StepRow
+from tidegate.store.step_rows import OTHER_TENANT, StepRow
 
 _RESULT_CHARACTERS = 200
 """How much of a result is shown without `--args`."""
@@ -283,6 +283,10 @@ def _print_steps(steps: Sequence[StepRow]) -> None:
         optional=["SIZE", "TOOK", "BEGUN"],
         shorten=["STEP", "RESULT"],
     )
+    for step in steps:
+        if step.cached_from:
+            whose = step.cached_from if step.cached_from == OTHER_TENANT else f"task {step.cached_from}"
+            click.echo(f"{printable(step.name)}: answered from the cache of {whose}")
 
 
 def _print_history(history: Sequence[HistoryRow]) -> None:

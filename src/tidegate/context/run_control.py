@@ -50,6 +50,8 @@ class SuspensionRequest:
     """Its waits for events."""
     child_ids: tuple[str, ...] = ()
     """The tasks that the run's task waits for."""
+    cache_waits: tuple[tuple[str, float], ...] = ()
+    """The results that other tasks make: digests, and how old each may be in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, overload
 
@@ -14,12 +15,17 @@ from tidegate.errors import UsageError
 
 if TYPE_CHECKING:  # the rooms behind them are imported by the first step
     from tidegate.domain.readers import Seconds
-    from tidegate.steps import InDoubt, OnChange, RunSteps
+    from tidegate.steps import Cache, CacheScope, InDoubt, OnChange, RunSteps
+    from tidegate.steps.cache import CacheOptions
     from tidegate.steps.execution import StepExecution
     from tidegate.steps.options import StepOptions
+    from tidegate.steps.waits import Wait
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+_WORK_CHECK_SECONDS = 0.5
+"""How often a run that cannot end yet asks whether another task has done its work."""
 
 _lock = threading.Lock()
 """Held while the steps of a run are made: a function may ask for them in several threads."""
@@ -33,6 +39,7 @@ class StepMethods:
     run: int
     function: str
     upstream: str
+    tenant: str
 
     @overload
     async def step(
@@ -46,6 +53,10 @@ class StepMethods:
         on_change: OnChange | None = None,
         timeout: Seconds | None = None,
         retry: int = 0,
+        cache: Cache | None = None,
+        cache_key: str | None = None,
+        cache_version: str | None = None,
+        cache_scope: CacheScope | None = None,
     ) -> T: ...
 
     @overload
@@ -60,6 +71,10 @@ class StepMethods:
         on_change: OnChange | None = None,
         timeout: Seconds | None = None,
         retry: int = 0,
+        cache: Cache | None = None,
+        cache_key: str | None = None,
+        cache_version: str | None = None,
+        cache_scope: CacheScope | None = None,
     ) -> T: ...
 
     async def step(
@@ -73,6 +88,10 @@ class StepMethods:
         on_change: OnChange | None = None,
         timeout: Seconds | None = None,
         retry: int = 0,
+        cache: Cache | None = None,
+        cache_key: str | None = None,
+        cache_version: str | None = None,
+        cache_scope: CacheScope | None = None,
     ) -> Any:
         """Call a function once for this task, and return its result, in this run and in every later one.
 
@@ -105,6 +124,14 @@ class StepMethods:
             retry: How often the function is called again in this run, after short pauses, if its failure is
                 transient: at most 20. A refusal for want of capacity (429, overload) is left to the task,
                 whose upstream then parks. A step in doubt is called again only as `in_doubt` allows.
+            cache: Whether other tasks that call the same function with equal arguments get the result too:
+                True for 24 hours, or for how long: seconds, a timedelta, or text such as `7d`. While one task
+                does the work, the others are suspended. A result of more than 256 KiB is not shared.
+            cache_key: Names the content instead of the arguments.
+            cache_version: Part of what must be equal. Change it if your function gives other results than
+                before.
+            cache_scope: `tenant` (the default) shares results only among the tasks of one tenant, `all` among
+                those of all tenants.
 
         Returns:
             The function's result, decoded from its stored form by the function's return annotation.
@@ -119,12 +146,15 @@ class StepMethods:
         """
         from tidegate.steps import StepLost, do_step
 
-        options = _options(name, key, in_doubt, on_change, timeout, retry)
+        shared = _shared(cache, cache_key, cache_version, cache_scope)
+        options = _options(name, key, in_doubt, on_change, timeout, retry, shared)
         execution, steps = self._begin_step(name, fn, args, options)
         try:
             with steps.waits.doing_step():
                 call = functools.partial(fn, *args)
-                return await do_step(execution, steps, call, options, self._require_current)
+                return await do_step(
+                    execution, steps, call, options, self._require_current, self._wait_for_work
+                )
         except StepLost:
             raise TaskStopped(StopReason.LOST.value) from None
 
@@ -138,17 +168,24 @@ class StepMethods:
         in_doubt: InDoubt = "repeat",
         on_change: OnChange | None = None,
         retry: int = 0,
+        cache: Cache | None = None,
+        cache_key: str | None = None,
+        cache_version: str | None = None,
+        cache_scope: CacheScope | None = None,
     ) -> T:
         """Do the same as `step`, from a plain function."""
         from tidegate.steps import StepLost, do_step_sync
 
         self._require_no_loop("ctx.step_sync", "use `await ctx.step(…)`")
-        options = _options(name, key, in_doubt, on_change, None, retry)
+        shared = _shared(cache, cache_key, cache_version, cache_scope)
+        options = _options(name, key, in_doubt, on_change, None, retry, shared)
         execution, steps = self._begin_step(name, fn, args, options)
         try:
             with steps.waits.doing_step():
                 call = functools.partial(fn, *args)
-                result: T = do_step_sync(execution, steps, call, options, self._require_current)
+                result: T = do_step_sync(
+                    execution, steps, call, options, self._require_current, self._wait_for_work_sync
+                )
         except StepLost:
             raise TaskStopped(StopReason.LOST.value) from None
         return result
@@ -173,6 +210,25 @@ class StepMethods:
         """
         if self._control.stop is not None:
             raise TaskStopped(self._control.stop.value)
+
+    async def _wait_for_work(self, wait: Wait) -> None:
+        """Wait a while for a task that does the same work, or end the run for it."""
+        waits = self._steps().waits
+        with waits.pausing_step(), waits.waiting(wait):
+            await self._wait(wait, _WORK_CHECK_SECONDS)
+
+    def _wait_for_work_sync(self, wait: Wait) -> None:
+        waits = self._steps().waits
+        with waits.pausing_step(), waits.waiting(wait):
+            self._wait_sync(wait, _WORK_CHECK_SECONDS)
+
+    @abstractmethod
+    async def _wait(self, wait: Wait, at_most: float) -> None:
+        """Return when a wait is over or after `at_most` seconds, or end the run for it."""
+
+    @abstractmethod
+    def _wait_sync(self, wait: Wait, at_most: float) -> None:
+        """Do the same in a plain function."""
 
     def _begin_step(
         self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], options: StepOptions
@@ -215,7 +271,7 @@ class StepMethods:
             if self._control.steps is None:
                 port = self._control.step_port or NotRecorded()
                 self._control.steps = RunSteps(
-                    Fence(self.task_id, self.run), self.function, port, self.upstream
+                    Fence(self.task_id, self.run), self.function, port, self.upstream, self.tenant
                 )
             return self._control.steps
 
@@ -232,7 +288,21 @@ def _options(
     on_change: OnChange | None,
     timeout: Seconds | None,
     retry: int,
+    cache: CacheOptions | None,
 ) -> StepOptions:
     from tidegate.steps import step_options
 
-    return step_options(name, key=key, in_doubt=in_doubt, on_change=on_change, timeout=timeout, retry=retry)
+    return step_options(
+        name, key=key, in_doubt=in_doubt, on_change=on_change, timeout=timeout, retry=retry, cache=cache
+    )
+
+
+def _shared(
+    cache: Cache | None, key: str | None, version: str | None, scope: CacheScope | None
+) -> CacheOptions | None:
+    """Return how a step shares its results; without `cache` nothing is imported or compared."""
+    if cache is None and key is None and version is None and scope is None:
+        return None
+    from tidegate.steps import cache_options
+
+    return cache_options(cache, key=key, version=version, scope=scope)

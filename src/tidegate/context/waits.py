@@ -306,7 +306,9 @@ class WaitMethods(StepMethods):
         self.raise_if_cancelled()
         first = waits.first()
         delay = None if first.ends_at is None else self._left(first.ends_at)
-        self._control.suspension = SuspensionRequest(delay, first.why, waits.keys(), waits.child_ids())
+        self._control.suspension = SuspensionRequest(
+            delay, first.why, waits.keys(), waits.child_ids(), waits.cached()
+        )
         raise TaskSuspended(first.why)
 
     def _ends_in(self, seconds: float | None) -> float | None:

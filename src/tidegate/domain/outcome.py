@@ -100,6 +100,9 @@ class Suspended:
     """The waits for events of the run. If one is over already, the task wakes at once."""
     child_ids: tuple[str, ...] = ()
     """The tasks that the task waits for. The task wakes when none of these tasks can still run."""
+    cache_waits: tuple[tuple[str, float], ...] = ()
+    """The results that other tasks make: digests, and how old each may be in seconds. The task wakes when one
+    is there, or when nobody makes it."""
     calls: CallSummary = NO_CALLS
 
 

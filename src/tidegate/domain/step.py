@@ -7,6 +7,8 @@ from enum import StrEnum
 
 KEY_LENGTH = 200
 """The most characters of a step's name, and of its explicit key."""
+CACHED_BYTES = 262_144
+"""A larger result of a step is not shared with other tasks."""
 
 
 class StepState(StrEnum):

@@ -94,6 +94,14 @@ UPSTREAM_CALLS = _counter(
 CALLS_WITH_USAGE = _counter(
     "upstream_calls_with_usage", "Calls to an upstream whose responses stated the tokens used.", "upstream"
 )
+CACHED_STEPS = _counter(
+    "cached_steps",
+    "Steps with a `cache`: `hit` got a recent result, `shared` waited for a task that did the same work, and"
+    " `miss` did the work.",
+    "queue",
+    "function",
+    "outcome",
+)
 TOKENS = _counter(
     "tokens", "Tokens that responses of an upstream stated: `input` or `output`.", "upstream", "direction"
 )
@@ -236,6 +244,7 @@ METRICS: tuple[Metric, ...] = (
     TOTAL_SECONDS,
     UPSTREAM_CALLS,
     CALLS_WITH_USAGE,
+    CACHED_STEPS,
     TOKENS,
     QUEUE_TASKS,
     QUEUE_RUNNABLE_TASKS,

@@ -33,6 +33,7 @@ _EVENTS = {
     EventKind.CALL: catalogue.UPSTREAM_CALLS,
     EventKind.LEASE_EXPIRED: catalogue.LEASES_EXPIRED,
     EventKind.TICK: catalogue.SCHEDULE_UNFIRED,
+    EventKind.CACHE: catalogue.CACHED_STEPS,
 }
 
 

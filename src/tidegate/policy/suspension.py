@@ -16,6 +16,7 @@ def suspend(
     time_left: TimeLeft,
     wait_keys: tuple[str, ...] = (),
     child_ids: tuple[str, ...] = (),
+    cache_waits: tuple[tuple[str, float], ...] = (),
     calls: CallSummary = NO_CALLS,
 ) -> Suspended:
     """Return the outcome of a run that waits without a slot.
@@ -30,6 +31,7 @@ def suspend(
         time_left: The time until the task's limits.
         wait_keys: The task's waits for events.
         child_ids: The tasks that the run's task waits for.
+        cache_waits: The results that other tasks make and how old each may be.
         calls: The calls that the run made.
     """
     until_deadline = max(0.0, time_left.deadline_seconds)
@@ -42,5 +44,6 @@ def suspend(
         rank_offset=-LIFT_SECONDS,
         wait_keys=wait_keys,
         child_ids=child_ids,
+        cache_waits=cache_waits,
         calls=calls,
     )

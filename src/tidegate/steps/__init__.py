@@ -3,9 +3,11 @@
 `doing` does a step: it looks for a recorded result, records the intent, calls the function and records the
 result. `execution` holds what a step is made of. `run_steps` gives each step of a run its identity. `port`
 is how both reach the store from the event loop, a thread or a child process; the worker implements it.
+`cache` gives work that tasks share its identity.
 `current` is what the transports read: the step that a call belongs to.
 """
 
+from tidegate.steps.cache import Cache, CacheScope, cache_options
 from tidegate.steps.current import CurrentStep, current_step
 from tidegate.steps.doing import do_step, do_step_sync
 from tidegate.steps.execution import StepExecution, StepLost, refusal_of
@@ -14,6 +16,8 @@ from tidegate.steps.port import NotRecorded, StepPort, answered
 from tidegate.steps.run_steps import RunSteps
 
 __all__ = [
+    "Cache",
+    "CacheScope",
     "CurrentStep",
     "InDoubt",
     "NotRecorded",
@@ -24,6 +28,7 @@ __all__ = [
     "StepLost",
     "StepPort",
     "answered",
+    "cache_options",
     "current_step",
     "do_step",
     "do_step_sync",

@@ -24,6 +24,7 @@ from tidegate.steps.options import StepDone, StepOptions
 from tidegate.steps.port import answered
 from tidegate.steps.run_steps import RunSteps
 from tidegate.steps.threads import run_in_thread
+from tidegate.steps.waits import Wait
 from tidegate.store.step_rows import BeginStatus, BegunStep, EndedStep
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
@@ -36,6 +37,7 @@ async def do_step(
     function: Callable[[], Any],
     options: StepOptions,
     check_stop: Callable[[], None],
+    wait: Callable[[Wait], Awaitable[None]],
 ) -> Any:
     """Do a step on the event loop, and return its result.
 
@@ -45,6 +47,7 @@ async def do_step(
         function: What the step calls.
         options: The step's options.
         check_stop: Raises if the run was asked to stop. It is called before each call of the function.
+        wait: Waits a while for the task that does the same work, or ends the run for it.
 
     Raises:
         StepLost: The run is no longer the task's current one.
@@ -58,7 +61,7 @@ async def do_step(
     while (under_way := steps.enter(execution.key)) is not None:
         await answered(under_way)
     try:
-        return await _do(execution, steps, function, options, check_stop)
+        return await _do(execution, steps, function, options, check_stop, wait)
     except BaseException:
         execution.release()
         raise
@@ -72,18 +75,17 @@ async def _do(
     function: Callable[[], Any],
     options: StepOptions,
     check_stop: Callable[[], None],
+    wait: Callable[[Wait], Awaitable[None]],
 ) -> Any:
     for retries_before in range(options.retries + 1):
         check_stop()
         async with AsyncExitStack() as thread_slot:
-            if not _is_async(function):  # while the step waits for a thread, it has not begun
-                await thread_slot.enter_async_context(steps.thread_slots())
-            begun = await _begun(execution)
+            begun = await _begun_in_turn(execution, steps, function, thread_slot, wait)
             if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:
                 done = await _called(functools.partial(options.reconcile, execution.current.idempotency_key))
                 if done is not None:
                     return await _finished(execution, _reconciled(done))
-                begun = await _begun(execution, OnDoubt.REPEAT)
+                begun = await _begun(execution.without_wait(), OnDoubt.REPEAT)
             if (found := execution.answer(begun)) is not None:
                 return found.value
             try:
@@ -106,6 +108,7 @@ def do_step_sync(
     function: Callable[[], Any],
     options: StepOptions,
     check_stop: Callable[[], None],
+    wait: Callable[[Wait], None],
 ) -> Any:
     """Do the same as `do_step`, in a plain function."""
     loading = steps.load()
@@ -116,7 +119,7 @@ def do_step_sync(
     while (under_way := steps.enter(execution.key)) is not None:
         under_way.result()
     try:
-        return _do_sync(execution, function, options, check_stop)
+        return _do_sync(execution, function, options, check_stop, wait)
     except BaseException:
         execution.release()
         raise
@@ -129,10 +132,12 @@ def _do_sync(
     function: Callable[[], Any],
     options: StepOptions,
     check_stop: Callable[[], None],
+    wait: Callable[[Wait], None],
 ) -> Any:
     for retries_before in range(options.retries + 1):
         check_stop()
-        begun = execution.begin().result()
+        while (begun := execution.begin().result()).status is BeginStatus.WAIT:
+            wait(execution.wait_after(begun))
         if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:
             done = options.reconcile(execution.current.idempotency_key)
             if inspect.isawaitable(done):
@@ -140,7 +145,7 @@ def _do_sync(
                 raise _not_plain("in_doubt")
             if done is not None:
                 return _finished_sync(execution, _reconciled(done))
-            begun = execution.begin(OnDoubt.REPEAT).result()
+            begun = execution.without_wait().begin(OnDoubt.REPEAT).result()
         if (found := execution.answer(begun)) is not None:
             return found.value
         context = contextvars.copy_context()
@@ -179,6 +184,27 @@ def pause_before_retry(error: BaseException, retries_before: int) -> float | Non
         return None
     grown = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**retries_before)
     return max(wait, grown * random.uniform(0.5, 1.0))
+
+
+async def _begun_in_turn(
+    execution: StepExecution,
+    steps: RunSteps,
+    function: Callable[[], Any],
+    thread_slot: AsyncExitStack,
+    wait: Callable[[Wait], Awaitable[None]],
+) -> BegunStep:
+    """Begin a step when a thread is free for it, and when no other task does the same work.
+
+    While it waits for either, it has not begun, and it holds no thread.
+    """
+    while True:
+        if not _is_async(function):
+            await thread_slot.enter_async_context(steps.thread_slots())
+        begun = await _begun(execution)
+        if begun.status is not BeginStatus.WAIT:
+            return begun
+        await thread_slot.aclose()
+        await wait(execution.wait_after(begun))
 
 
 async def _begun(execution: StepExecution, on_doubt: OnDoubt | None = None) -> BegunStep:

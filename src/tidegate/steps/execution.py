@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import time
 import typing
 from collections.abc import Callable
@@ -14,16 +15,19 @@ from weakref import WeakKeyDictionary
 from tidegate.codec import CODEC, Shape, encode
 from tidegate.domain.failure import Failure, Reason
 from tidegate.domain.outcome import Fence
-from tidegate.domain.step import OnDoubt, StepState, idempotency_key
+from tidegate.domain.step import CACHED_BYTES, OnDoubt, StepState, idempotency_key
 from tidegate.domain.text import redacted_text, storable
 from tidegate.errors import ArgumentsError, StepChangedError, StepError, StepInDoubtError, StepRejectedError
 from tidegate.policy.classify import classify
+from tidegate.steps.cache import cache_terms
 from tidegate.steps.current import CurrentStep, current_step
 from tidegate.steps.options import StepOptions
 from tidegate.steps.run_steps import RunSteps
+from tidegate.steps.waits import Wait
 from tidegate.store.step_rows import (
     BeginStatus,
     BegunStep,
+    CacheTerms,
     EndedStep,
     EndStatus,
     StepBegin,
@@ -33,6 +37,10 @@ from tidegate.store.step_rows import (
 ARGUMENT_BYTES = 64 * 2**20
 """The most bytes of a step's encoded arguments. Only the fingerprint of the arguments is stored."""
 _CAUSE_LENGTH = 500
+
+_log = logging.getLogger("tidegate.steps")
+_too_large: set[tuple[str, str]] = set()
+"""The steps, by function and name, of which a warning says that a result is too large for the cache."""
 
 
 class StepLost(BaseException):
@@ -75,7 +83,14 @@ class StepExecution:
         self._arguments = _arguments_digest(name, args) if options.on_change == "error" else ""
         self.attempt = 0
         self.current = CurrentStep(idempotency_key(steps.fence.task_id, self.key))
+        self._has_waited = False
+        """Whether the last begin found another task at the same work. It does not count as an attempt."""
         outer = current_step()
+        self._cache: CacheTerms | None = None
+        if options.cache is not None:
+            self._cache = cache_terms(name, function, args, options.cache, steps.tenant)._replace(
+                may_wait=outer is None  # a step that waits inside another one could wait for its own end
+            )
         if outer is not None and outer.idempotency_key == self.current.idempotency_key:
             raise ArgumentsError(
                 f"step {name!r} with key {options.key!r} was used inside itself", fix="give it another key"
@@ -103,7 +118,8 @@ class StepExecution:
 
     def begin(self, on_doubt: OnDoubt | None = None) -> Future[BegunStep]:
         """Record that the step is about to be done."""
-        self.attempt = self._steps.next_attempt(self.key)
+        if not self._has_waited:
+            self.attempt = self._steps.next_attempt(self.key)
         self.current = CurrentStep(self.current.idempotency_key)
         return self._steps.port.begin(
             StepBegin(
@@ -114,7 +130,26 @@ class StepExecution:
                 on_doubt or self._options.on_doubt,
                 self._steps.upstream,
                 arguments=self._arguments,
+                cache=self._cache,
             )
+        )
+
+    def without_wait(self) -> StepExecution:
+        """Do the work also if another task does it: the step must not be asked about again."""
+        if self._cache is not None:
+            self._cache = self._cache._replace(may_wait=False)
+        return self
+
+    def wait_after(self, begun: BegunStep) -> Wait:
+        """Return the wait of a step whose work another task does. The next begin continues this one."""
+        assert self._cache is not None
+        self._has_waited = True
+        self._cache = self._cache._replace(has_waited=True)
+        whose = f"task {begun.leader_id}" if begun.leader_id else "another task"
+        return Wait(
+            None,
+            f"waits for step {self._name!r} of {whose}",
+            cached=(self._cache.digest, self._cache.seconds),
         )
 
     def answer(self, begun: BegunStep) -> Recorded | None:
@@ -126,6 +161,7 @@ class StepExecution:
             StepChangedError: The step was done with other arguments, and `on_change` is `error`.
             StepLost: The run is no longer the current one.
         """
+        self._has_waited = False
         if begun.status is BeginStatus.BEGUN:
             return None
         if begun.status is BeginStatus.DONE:
@@ -141,7 +177,10 @@ class StepExecution:
         Raises:
             ArgumentsError: It cannot be stored.
         """
-        return self._end(EndStatus.DONE, data=self._encoded(value), codec=CODEC)
+        data = self._encoded(value)
+        if self._cache is not None and len(data) > CACHED_BYTES:
+            self._report_too_large(len(data))
+        return self._end(EndStatus.DONE, data=data, codec=CODEC, cache=self._cache)
 
     def fail(self, error: BaseException, *, has_started: bool = True) -> Future[EndedStep]:
         """Record that the step failed, and whether it may have been done all the same."""
@@ -164,6 +203,18 @@ class StepExecution:
         if ended.status is EndStatus.ALREADY:
             return self._decoded(ended.data)
         return self._decoded(self._encoded(value))
+
+    def _report_too_large(self, size: int) -> None:
+        step = (self._steps.function, self._name)
+        if step not in _too_large:
+            _too_large.add(step)
+            _log.warning(
+                "%s: a result of step %r has %d bytes, and is not cached: the most is %d. Keep large results "
+                "in a file or a bucket, and return where they are",
+                *step,
+                size,
+                CACHED_BYTES,
+            )
 
     def _require_same_arguments(self, recorded: str) -> None:
         if self._arguments and recorded and recorded != self._arguments:

@@ -15,6 +15,7 @@ from tidegate.domain.readers import (
     wrong,
 )
 from tidegate.domain.step import KEY_LENGTH, OnDoubt
+from tidegate.steps.cache import CacheOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class StepOptions:
     timeout_seconds: float | None
     retries: int
     """How often the function is called again in this run after a transient failure."""
+    cache: CacheOptions | None = None
+    """How results are shared with other tasks; None: they are not."""
 
 
 def step_options(
@@ -55,6 +58,7 @@ def step_options(
     on_change: OnChange | None,
     timeout: Seconds | None,
     retry: int,
+    cache: CacheOptions | None = None,
 ) -> StepOptions:
     """Return the options of a step.
 
@@ -80,4 +84,4 @@ def step_options(
         )
     seconds = None if timeout is None else positive_option("timeout", timeout, most=LONGEST_WAIT_SECONDS)
     retries = whole_option("retry", retry, least=0, most=MOST_RETRIES)
-    return StepOptions(key, on_doubt, reconcile, on_change, seconds, retries)
+    return StepOptions(key, on_doubt, reconcile, on_change, seconds, retries, cache)

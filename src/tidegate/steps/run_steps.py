@@ -32,14 +32,18 @@ class RunSteps:
         port: Where steps are recorded.
         upstream: The upstream of the task; empty if it has none. Until a step has made a call, it is taken to
             call this one.
+        tenant: The tenant of the task.
     """
 
-    def __init__(self, fence: Fence, function: str, port: StepPort, upstream: str = "") -> None:
+    def __init__(
+        self, fence: Fence, function: str, port: StepPort, upstream: str = "", tenant: str = ""
+    ) -> None:
         self.fence = fence
+        self.tenant = tenant
         self.upstream = upstream
         self.port = port
         self.waits = RunWaits()
-        self._function = function
+        self.function = function
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._released: dict[str, list[int]] = {}
@@ -123,7 +127,7 @@ class RunSteps:
                 "%s %s: run %d does step %r, but none of the steps of that name that earlier runs recorded, "
                 "because their arguments differ. Pass the step nothing that changes from run to run, such as "
                 "the time or a new id, or give it a key=",
-                self._function,
+                self.function,
                 self.fence.task_id,
                 self.fence.run,
                 name,
@@ -161,7 +165,7 @@ class RunSteps:
             _log.warning(
                 "%s %s: run %d did not come to %d steps that earlier runs recorded: %s. The code, or what it "
                 "passes to its steps, has changed since",
-                self._function,
+                self.function,
                 self.fence.task_id,
                 self.fence.run,
                 names.total(),

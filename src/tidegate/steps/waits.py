@@ -19,6 +19,9 @@ class Wait:
     """The identity of a wait for an event; empty for other waits."""
     child_ids: tuple[str, ...] = ()
     """The tasks that the run's task waits for."""
+    cached: tuple[str, float] | None = None
+    """The digest of a result that another task makes, and how old it may be in seconds; None for other
+    waits."""
 
 
 @dataclass(slots=True)
@@ -44,6 +47,17 @@ class RunWaits:
         finally:
             with self._lock:
                 self._steps_in_flight -= 1
+
+    @contextmanager
+    def pausing_step(self) -> Iterator[None]:
+        """Do not count a step of `doing_step` as in flight inside the block: it waits, and does nothing."""
+        with self._lock:
+            self._steps_in_flight -= 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._steps_in_flight += 1
 
     @contextmanager
     def waiting(self, wait: Wait) -> Iterator[Wait]:
@@ -74,6 +88,11 @@ class RunWaits:
         """
         with self._lock:
             return next((wait.child_ids for wait in self._waits.values() if wait.child_ids), ())
+
+    def cached(self) -> tuple[tuple[str, float], ...]:
+        """Return the results of other tasks that the run waits for."""
+        with self._lock:
+            return tuple({wait.cached for wait in self._waits.values() if wait.cached is not None})
 
     def first(self) -> Wait:
         """Return the wait that ends first. There must be one."""

@@ -181,6 +181,8 @@ class EventKind(StrEnum):
     """Of a pool."""
     TICK = "tick"
     """Of a schedule: `missed` or `skipped`."""
+    CACHE = "cache"
+    """Steps with a cache of a queue and function, by what they got: `hit`, `shared` or `miss`."""
 
 
 class EventTotalRow(NamedTuple):

@@ -9,6 +9,24 @@ from typing import NamedTuple
 from tidegate.domain.outcome import Fence
 from tidegate.domain.step import DoubtState, OnDoubt, StepState
 
+OTHER_TENANT = "another tenant"
+
+
+class CacheTerms(NamedTuple):
+    """How a step uses results of other tasks, and shares its own."""
+
+    digest: str
+    """What equal work has in common, see `tidegate.steps.cache`."""
+    tenant: str
+    is_shared: bool
+    """Whether tasks of all tenants share the result."""
+    seconds: float
+    """A result that is older does not serve."""
+    may_wait: bool = True
+    """Whether the step waits while another task does the work. Otherwise the step does it, too."""
+    has_waited: bool = False
+    """Whether this run has waited for the work."""
+
 
 class StepBegin(NamedTuple):
     """A run is about to do a step."""
@@ -24,6 +42,8 @@ class StepBegin(NamedTuple):
     """The upstream that the step calls; empty if that is unknown."""
     arguments: str = ""
     """A fingerprint of what its function is called with; empty if it is not to be kept."""
+    cache: CacheTerms | None = None
+    """None: the step uses no cache."""
 
 
 class BeginStatus(StrEnum):
@@ -37,6 +57,8 @@ class BeginStatus(StrEnum):
     """An earlier run may have done it, and its `on_doubt` is `ask` or `reconcile`. Nothing was begun."""
     REJECTED = "rejected"
     """A person decided that the step must not be done again."""
+    WAIT = "wait"
+    """Another task does the same work at this moment. Nothing was begun. Ask again when it has ended."""
     FENCED = "fenced"
     """The run is no longer the task's current one. Nothing was written."""
 
@@ -52,6 +74,8 @@ class BegunStep(NamedTuple):
     """Whether a step in doubt was begun again."""
     arguments: str = ""
     """The fingerprint of the arguments of a step that is done; empty if it was not kept."""
+    leader_id: str = ""
+    """The task that does the work (`WAIT`); empty if it is another tenant's."""
 
 
 class EndStatus(StrEnum):
@@ -88,6 +112,8 @@ class StepEnd(NamedTuple):
     upstream: str = ""
     request_id: str = ""
     """What the provider calls the request in doubt; empty if it did not say."""
+    cache: CacheTerms | None = None
+    """With a result: how other tasks share it. None: they do not."""
 
 
 class EndedStep(NamedTuple):
@@ -121,6 +147,8 @@ class StepRow:
     upstream: str
     arguments: str = ""
     """A fingerprint of what its function was called with; empty if it was not kept."""
+    cached_from: str = ""
+    """The task whose cached result it got, `OTHER_TENANT` for one of another tenant; empty: it was done."""
 
 
 class DecidedLetter(NamedTuple):

@@ -44,6 +44,7 @@ TASK_TABLES = (
     TaskTable("event_wait", Data.STEPS),
     TaskTable("task_wait", Data.STEPS),
     TaskTable("approval", Data.STEPS),
+    TaskTable("cache_wait", Data.STEPS),
     TaskTable("stream", Data.CHUNKS),
     TaskTable("chunk", Data.CHUNKS),
     TaskTable("task_after", Data.TASKS),

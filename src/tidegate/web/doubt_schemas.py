@@ -27,6 +27,8 @@ class StepOut(msgspec.Struct):
     """The number of bytes of the step's result."""
     upstream: str
     """The upstream that the call went to; empty if that is unknown."""
+    cached_from: str | None
+    """The task whose cached result it got, or `another tenant`; null if the work was done."""
 
 
 class StepsOut(msgspec.Struct):
@@ -113,6 +115,7 @@ def to_step_out(row: StepRow) -> StepOut:
         ended_at=row.ended_at,
         size=row.size,
         upstream=row.upstream,
+        cached_from=row.cached_from or None,
     )
 
 

@@ -22,7 +22,7 @@ from tidegate.store.archive import archive_of
 from tidegate.store.failure_rows import MarkKind
 from tidegate.store.history_rows import HistoryRange
 from tidegate.store.rows import ProgressUpdate
-from tidegate.store.step_rows import EndStatus, StepBegin, StepEnd
+from tidegate.store.step_rows import BeginStatus, CacheTerms, EndStatus, StepBegin, StepEnd
 from tidegate.store.streams import NewChunk
 from tidegate.worker.maintenance.retention import RetentionSweep
 
@@ -54,7 +54,7 @@ async def canary_tasks(build: Build, tenant: str = "") -> list[str]:
         )
         await build.store.save_progress([ProgressUpdate(task.fence, 1, 2, CANARY)])
         await build.store.append_chunks([NewChunk(task.fence, 1, f'"{CANARY}"'.encode())])
-        await leave_steps(build, task.fence)
+        await leave_steps(build, task.fence, tenant)
         await build.done(retrying(task.fence, failure=FAILED, why=CANARY))
         await build.store.run_now([task.fence.task_id])
         (task,) = await build.claim(await build.worker(), queues=(f"q-{end}",))
@@ -81,8 +81,9 @@ async def canary_tasks(build: Build, tenant: str = "") -> list[str]:
     return ids
 
 
-async def leave_steps(build: Build, fence: Fence) -> None:
-    """Leave the canary in a step, in its result, and in what a person said of a doubt."""
+async def leave_steps(build: Build, fence: Fence, tenant: str) -> None:
+    """Leave the canary in a step, in its result, in the cache, and in what a person said of
+    a doubt."""
     begins = [StepBegin(fence, f"{CANARY}-{key}", 1, CANARY, OnDoubt.ASK, CANARY) for key in "ab"]
     await build.store.begin_steps(begins)
     done = StepEnd(fence, f"{CANARY}-a", 1, EndStatus.DONE, f'"{CANARY}"'.encode(), "json")
@@ -90,6 +91,12 @@ async def leave_steps(build: Build, fence: Fence) -> None:
         fence, f"{CANARY}-b", 1, EndStatus.IN_DOUBT, cause=CANARY, upstream=CANARY, request_id=CANARY
     )
     await build.store.end_steps([done, doubt])
+    cache = CacheTerms(CANARY, tenant, is_shared=False, seconds=3_600.0)
+    cached = StepBegin(fence, f"{CANARY}-c", 1, CANARY, cache=cache)
+    assert (await build.store.begin_cached_step(cached)).status in (BeginStatus.BEGUN, BeginStatus.DONE)
+    await build.store.end_cached_step(
+        StepEnd(fence, f"{CANARY}-c", 1, EndStatus.DONE, f'"{CANARY}"'.encode(), "json", cache=cache)
+    )
     (entry,) = await build.store.list_doubts(task_id=fence.task_id)
     await build.store.resolve_doubts([entry.id], DoubtAnswer.REPEAT, by=CANARY, note=CANARY)
 

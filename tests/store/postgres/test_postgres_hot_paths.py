@@ -118,13 +118,14 @@ STEADY_STATEMENTS = [
     ("save_progress", "save"),
     ("read_chunks", "after"),
     *[("steps", name) for name in ("begin", "end", "rows")],
+    *[("cached", name) for name in ("look", "answer", "lead", "keep", "end_wait")],
     ("get_result", "result"),
     ("get_payload", "payload"),
 ]
 OF_TASKS = {
     "task", "payload", "ready", "running", "waiting", "archive", "dead", "result", "attempt", "action", "key",
     "chunk", "stream", "progress", "permit", "usage",
-    "step", "doubt", "event_wait", "task_wait", "approval",
+    "step", "doubt", "event_wait", "task_wait", "approval", "cache_wait", "cached_result",
 }  # fmt: skip
 
 

@@ -10,13 +10,13 @@ import msgspec
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
 
-TRACES = ("groups", "marks", "gates", "keys", "ticks", "permits", "batches", "letters")
+TRACES = ("groups", "marks", "gates", "keys", "ticks", "permits", "batches", "cached", "letters")
 """Statements that take stored ids. The first three read rows of the tasks."""
 _TEXT_TRACES = ("reasons", "notices")
 """Statements that take ids as texts."""
 _TENANT_TRACES = (
     "tenant_keys", "tenant_counters", "tenant_tally", "tenant_tokens", "tenant_letters", "tenant_audit",
-    "tenant_alerts", "tenant_marks", "tenant_events", "tenant_map_counts", "tenant_maps",
+    "tenant_alerts", "tenant_marks", "tenant_events", "tenant_cached", "tenant_map_counts", "tenant_maps",
 )  # fmt: skip
 
 

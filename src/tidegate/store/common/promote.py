@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from tidegate.limits.promotion import MAX_EARLY, DueTask, HeldBack, Promotion
 from tidegate.limits.settings import GateKind
-from tidegate.store.common import gates, task_waits
+from tidegate.store.common import cached, gates, task_waits
 from tidegate.store.common.session import Session
 
 
 async def has_work(db: Session) -> bool:
     """Return whether any task is due or may leave early."""
     sql = db.sql("promote")
-    if await db.value(sql["is_due"], db.at) or await task_waits.has_ended(db):
+    if (
+        await db.value(sql["is_due"], db.at)
+        or await task_waits.has_ended(db)
+        or await cached.has_wakeable(db)
+    ):
         return True
     now = await db.now()
     for upstream, opened_at in Promotion(await gates.rows(db), now).reopened().items():
@@ -29,6 +33,7 @@ async def promote(db: Session, limit: int) -> int:
     rows = await gates.locked_rows(db)
     now = await db.now()
     await task_waits.wake_ended(db, now)
+    await cached.wake(db, now)
     plan = Promotion(rows, now)
     due = [DueTask(*row) for row in await db.rows(sql["due"], db.at, limit)]
     going: list[DueTask] = []

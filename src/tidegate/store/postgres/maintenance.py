@@ -58,6 +58,9 @@ async def delete_expired(database: Database, *, ticks_seconds: float, limit: int
     async def task_waits(db: PostgresSession) -> int:
         return await db.run(_TASK_WAITS["clear_left_behind"], limit)
 
+    async def cached(db: PostgresSession) -> int:
+        return await db.run(_EXPIRED["expired_cached"], db.at, limit)
+
     async def rollups(db: PostgresSession) -> int:
         return sum(
             [
@@ -82,7 +85,7 @@ async def delete_expired(database: Database, *, ticks_seconds: float, limit: int
         return await _delete_stale_batches(db, limit)
 
     gone = 0
-    for kind in (keys, permits, events, task_waits, rollups, deaths, audit, ticks, batches):
+    for kind in (keys, permits, events, task_waits, cached, rollups, deaths, audit, ticks, batches):
         gone += await database.transact(kind)
     return gone
 

@@ -12,7 +12,7 @@ from tidegate.domain.failure import CallFailure
 from tidegate.domain.outcome import Dead, Retrying, Suspended
 from tidegate.domain.states import State
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
-from tidegate.store.common import events, gates, task_waits
+from tidegate.store.common import cached, events, gates, task_waits
 from tidegate.store.common.deaths import DeathTotals
 from tidegate.store.common.final_hooks import ended_task
 from tidegate.store.common.outcomes import (
@@ -84,6 +84,8 @@ async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutco
     for task in ended:
         if isinstance(task.outcome, Suspended) and task.outcome.child_ids:
             await task_waits.set_children(db, task.task_id, task.outcome.child_ids)
+        if isinstance(task.outcome, Suspended) and task.outcome.cache_waits:
+            await cached.set_waits(db, task.task_id, task.outcome.cache_waits, now)
     totals, deaths = RollupTotals(), DeathTotals()
     for task in ended:
         totals.add(now, task.run, task.transition.state, task.transition.attempt_record.reason)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from tidegate.store.common import ids
+from tidegate.store.common import cached, ids
 from tidegate.store.common.steps import PAID_TWICE, UNANSWERED, in_rounds, storable_begin, storable_end
 from tidegate.store.postgres.errors import refused_content
 from tidegate.store.postgres.session import PostgresSession
@@ -46,13 +47,33 @@ async def end_steps(db: PostgresSession, ends: Sequence[StepEnd]) -> list[EndedS
     return await in_rounds(ends, write)
 
 
+async def begin_cached_step(db: PostgresSession, begin: StepBegin) -> BegunStep:
+    """Begin a step with a cache, or return the result that serves."""
+    return await cached.begin_step(db, begin, partial(_begin_plainly, db), partial(_end_plainly, db))
+
+
+async def end_cached_step(db: PostgresSession, end: StepEnd) -> EndedStep:
+    """End a step with a result, and keep the result for other tasks."""
+    return await cached.end_step(db, end, partial(_end_plainly, db))
+
+
+async def _begin_plainly(db: PostgresSession, begin: StepBegin) -> BegunStep:
+    (begun,) = await begin_steps(db, [begin])
+    return begun
+
+
+async def _end_plainly(db: PostgresSession, end: StepEnd) -> EndedStep:
+    (ended,) = await end_steps(db, [end])
+    return ended
+
+
 def _has_id(given: StepBegin | StepEnd) -> bool:
     return ids.canonical_or_none(given.fence.task_id) is not None
 
 
 def _columns(given: StepBegin | StepEnd, place: int) -> tuple[Any, ...]:
-    """Return the values of a row, in the order of the fields: so the statements take them."""
-    return (*given.fence, *given[1:], place)
+    """Return the values of a row, in the order of the fields without `cache`: so the statements take them."""
+    return (*given.fence, *given[1:-1], place)
 
 
 async def _run(db: PostgresSession, name: str, rows: Sequence[Sequence[Any]], cause: str) -> list[Any]:

@@ -283,6 +283,9 @@ class PostgresStore(CommonStore):
             return []
         return await self._write(lambda db: steps.end_steps(db, ends), alone=True, generic_plan=True)
 
+    begin_cached_step = write(steps.begin_cached_step, generic_plan=True)
+    end_cached_step = write(steps.end_cached_step, generic_plan=True)
+
     async def extend_leases(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
         """Extend leases.
 

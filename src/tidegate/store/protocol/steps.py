@@ -40,6 +40,16 @@ class Steps(Protocol):
         and its own call is entered in the ledger as paid twice.
         """
 
+    async def begin_cached_step(self, begin: StepBegin) -> BegunStep:
+        """Do the same as `begin_steps` for a step with a `cache`.
+
+        If a result serves, it becomes the result of the step, and the answer is `DONE`. If another task does
+        the same work, the answer is `WAIT`. Otherwise the step is begun, and its task does the work for all.
+        """
+
+    async def end_cached_step(self, end: StepEnd) -> EndedStep:
+        """Do the same as `end_steps` for a result with a `cache`, and keep the result for other tasks."""
+
     async def read_steps(
         self, task_id: str, *, with_data: bool = True, max_bytes: int | None = None
     ) -> list[StepRow]:

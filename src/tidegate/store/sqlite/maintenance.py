@@ -35,6 +35,7 @@ def precheck_delete_expired(db: apsw.Connection, now: float, *, ticks_seconds: f
         or query.value(db, _EXPIRED["has_expired_permits"], (now,))
         or query.value(db, _EXPIRED["has_expired_events"], (now,))
         or query.value(db, _TASK_WAITS["left_behind"])
+        or query.value(db, _EXPIRED["has_expired_cached"], (now,))
         or query.value(db, _EXPIRED["stale_batches"], (now - BATCH_KEPT_SECONDS,))
         or query.value(db, _EXPIRED["has_old_rollups"], (_minute(now - ROLLUP_KEPT_SECONDS),))
         or query.value(db, _DEATHS["has_old_days"], (_minute(now) - DAYS_KEPT,))
@@ -52,6 +53,7 @@ def delete_expired(db: apsw.Connection, now: float, *, ticks_seconds: float, lim
     gone += _deleted(db, "expired_permits", now, limit)
     gone += _deleted(db, "expired_events", now, limit)
     gone += _delete_task_waits(db, limit)
+    gone += _deleted(db, "expired_cached", now, limit)
     for rollup in ("old_rollups", "old_times", "old_tenants"):
         gone += _deleted(db, rollup, _minute(now - ROLLUP_KEPT_SECONDS), limit)
     gone += _delete_deaths(db, _minute(now) - DAYS_KEPT, limit)

@@ -13,14 +13,18 @@ from tidegate.store.sqlite.statements import load
 
 _SQL = load("next_due")
 _ENDED = load("task_waits")["ended"]
+_WAKEABLE = load("cached")["wakeable"]
 
 
 def next_due_at(db: apsw.Connection) -> float:
     """Return the moment at which the first waiting task is due; infinity if none waits for a moment.
 
-    A suspended task is due now if the tasks that it waits for have ended.
+    A suspended task is due now if the tasks that it waits for have ended, or if nobody does the work whose
+    result it waits for.
     """
     if query.value(db, _ENDED, (math.inf, 1)) is not None:
+        return -math.inf
+    if query.value(db, _WAKEABLE, (math.inf, 0.0, 1)) is not None:
         return -math.inf
     found = query.value(db, _SQL["due"])
     return math.inf if found is None else float(found)

@@ -10,7 +10,7 @@ from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import Dead, Outcome, Retrying, Succeeded, Suspended
 from tidegate.domain.states import State
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
-from tidegate.store.common import events, gates, task_waits
+from tidegate.store.common import cached, events, gates, task_waits
 from tidegate.store.common.deaths import DeathTotals
 from tidegate.store.common.final_hooks import EndedTask, ended_task
 from tidegate.store.common.outcomes import (
@@ -64,6 +64,8 @@ def end_run(
     _move_task(db, now, task, run, outcome.fence.run, transition)
     if isinstance(outcome, Suspended) and outcome.child_ids and transition.state is State.SUSPENDED:
         complete(task_waits.set_children(SqliteSession(db, now), task, outcome.child_ids))
+    if isinstance(outcome, Suspended) and outcome.cache_waits and transition.state is State.SUSPENDED:
+        complete(cached.set_waits(SqliteSession(db, now), task, outcome.cache_waits, now))
     totals.add(now, run, transition.state, transition.attempt_record.reason)
     deaths.add(task, run, transition)
     if (ended := ended_task(task, run, outcome.fence.run, transition)) is not None:

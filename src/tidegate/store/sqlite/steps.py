@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import apsw
 
 from tidegate.domain.step import DoubtState, OnDoubt, StepState
-from tidegate.store.common import ids
+from tidegate.store.common import cached, ids
 from tidegate.store.common.steps import PAID_TWICE, UNANSWERED, storable_begin, storable_end
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
+from tidegate.store.sqlite.work import SqliteSession
 from tidegate.store.step_rows import BeginStatus, BegunStep, EndedStep, EndStatus, StepBegin, StepEnd
 
 _SQL = load("steps")
@@ -49,6 +51,24 @@ def begin_steps(db: apsw.Connection, now: float, begins: Sequence[StepBegin]) ->
 def end_steps(db: apsw.Connection, now: float, ends: Sequence[StepEnd]) -> list[EndedStep]:
     """Record how these steps ended; return what became of each, in order."""
     return [_end(db, now, storable_end(end)) for end in ends]
+
+
+async def begin_cached_step(db: SqliteSession, begin: StepBegin) -> BegunStep:
+    """Begin a step with a cache, or return the result that serves."""
+    return await cached.begin_step(db, begin, partial(_begin_plainly, db), partial(_end_plainly, db))
+
+
+async def end_cached_step(db: SqliteSession, end: StepEnd) -> EndedStep:
+    """End a step with a result, and keep the result for other tasks."""
+    return await cached.end_step(db, end, partial(_end_plainly, db))
+
+
+async def _begin_plainly(db: SqliteSession, begin: StepBegin) -> BegunStep:
+    return _begin(db.link, db.at, begin)
+
+
+async def _end_plainly(db: SqliteSession, end: StepEnd) -> EndedStep:
+    return _end(db.link, db.at, end)
 
 
 def _begin(db: apsw.Connection, now: float, begin: StepBegin) -> BegunStep:

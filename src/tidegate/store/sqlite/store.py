@@ -237,6 +237,9 @@ class SqliteStore(CommonStore):
             return []
         return await self._write_on_connection(lambda db: steps.end_steps(db, self._now(), ends))
 
+    begin_cached_step = write(steps.begin_cached_step)
+    end_cached_step = write(steps.end_cached_step)
+
     async def extend_leases(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
         if not worker_ids:
             return set()

@@ -24,12 +24,13 @@ _SQL = read_statements(Path(__file__).parent / "sql", "source")
 
 TASK_TABLES = (
     "task", "payload", "ready", "waiting", "archive", "result", "dead", "attempt", "action", "progress",
-    "usage", "stream", "chunk", "step", "doubt", "event_wait", "task_wait", "approval", "task_after",
+    "usage", "stream", "chunk", "step", "doubt", "event_wait", "task_wait", "approval", "cache_wait",
+    "task_after",
 )  # fmt: skip
 """The tables whose rows are copied with their task. The names it holds are copied separately."""
 SHARED_TABLES = (
     "gate", "pause", "control", "manifest", "token", "schedule", "schedule_set", "tick", "alert_mute",
-    "failure_group", "failure_mark", "event",
+    "failure_group", "failure_mark", "event", "cached_result",
 )  # fmt: skip
 """The tables whose rows belong to no task. All their rows are copied. Only of ticks, those that no longer
 matter are left out."""

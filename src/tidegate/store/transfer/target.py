@@ -28,7 +28,20 @@ _TRIES = 3
 
 _NAME_TAKEN = "another task has its key or unique name at the target"
 
-_IDS = frozenset({"id", "task_id", "parent_id", "map_id", "event_id", "child_id", "callback_id", "cursor"})
+_IDS = frozenset(
+    {
+        "id",
+        "task_id",
+        "parent_id",
+        "map_id",
+        "event_id",
+        "child_id",
+        "callback_id",
+        "cursor",
+        "leader_id",
+        "elected_id",
+    }
+)
 """Columns with 16 bytes in SQLite and a uuid in PostgreSQL."""
 _FLAGS = frozenset({"unique_until_final"})
 """Columns with 0 or 1 in SQLite and a boolean in PostgreSQL."""

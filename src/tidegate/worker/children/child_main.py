@@ -320,6 +320,7 @@ def _requested(control: RunControl) -> RetryWanted | FunctionSuspended | None:
             why=suspension.why,
             wait_keys=suspension.wait_keys,
             child_ids=suspension.child_ids,
+            cache_waits=suspension.cache_waits,
         )
     return None
 

@@ -188,6 +188,8 @@ class FunctionSuspended(RunReport, tag="suspended", frozen=True, kw_only=True):
     """Its waits for events."""
     child_ids: tuple[str, ...] = ()
     """The tasks that it waits for."""
+    cache_waits: tuple[tuple[str, float], ...] = ()
+    """The results that it waits for: digests, and how old each may be in seconds."""
 
 
 class FunctionStopped(RunReport, tag="stopped", frozen=True, kw_only=True):

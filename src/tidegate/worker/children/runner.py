@@ -94,7 +94,7 @@ class ChildRunner:
             return self._decider.on_retry_request(task_run)
         if isinstance(reply, FunctionSuspended):
             task_run.control.suspension = SuspensionRequest(
-                reply.delay_seconds, reply.why, reply.wait_keys, reply.child_ids
+                reply.delay_seconds, reply.why, reply.wait_keys, reply.child_ids, reply.cache_waits
             )
         stopped = self._decider.on_suspension(task_run) or self._decider.on_stop(task_run)
         if stopped is not None:

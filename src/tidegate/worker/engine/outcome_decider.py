@@ -147,6 +147,7 @@ class OutcomeDecider:
             why=request.why,
             wait_keys=request.wait_keys,
             child_ids=request.child_ids,
+            cache_waits=request.cache_waits,
             time_left=task_run.time_left.after(self._clock() - task_run.received_at),
             calls=task_run.calls(),
         )

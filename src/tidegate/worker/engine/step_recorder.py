@@ -49,17 +49,31 @@ class StepRecorder:
         self._begins: Pending[StepBegin, BegunStep] = []
         self._ends: Pending[StepEnd, EndedStep] = []
         self._woken = asyncio.Event()
+        self._cached: dict[tuple[Fence, str], Future[BegunStep]] = {}
+        """The steps with a cache whose begin has no answer yet. An end must not overtake it."""
         self._calls: set[asyncio.Task[None]] = set()
         self._unanswered: set[Future[Any]] = set()
         self._is_closed = False
 
     def begin(self, begin: StepBegin) -> Future[BegunStep]:
         """Record that a run is about to do a step."""
-        return self._take(self._begins, begin)
+        if begin.cache is None:
+            return self._take(self._begins, begin)
+        step = (begin.fence, begin.key)
+        begun = self._ask(f"beginning step {begin.name}", lambda: self._begin_cached(begin))
+        with self._lock:
+            self._cached[step] = begun
+        begun.add_done_callback(lambda _: self._cached.pop(step, None))
+        return begun
 
     def end(self, end: StepEnd) -> Future[EndedStep]:
         """Record how a step ended. The record is written even if its run has ended meanwhile."""
-        return self._take(self._ends, end)
+        if end.cache is not None:
+            return self._ask("ending a cached step", lambda: self._store.end_cached_step(end))
+        begun = self._cached.get((end.fence, end.key))
+        if begun is None or begun.done():
+            return self._take(self._ends, end)
+        return self._ask("ending a cached step", lambda: self._end_after(begun, end))
 
     def read(self, task_id: str) -> Future[list[StepRow]]:
         """Read the recorded steps of a task, without large results."""
@@ -197,6 +211,17 @@ class StepRecorder:
                 seconds = pause.next()
                 report.will_retry(what, error, seconds)
                 await asyncio.sleep(seconds)
+
+    async def _begin_cached(self, begin: StepBegin) -> BegunStep:
+        begun = await self._store.begin_cached_step(begin)
+        if begun.status is BeginStatus.FENCED:
+            self._on_lost(begin.fence)
+        return begun
+
+    async def _end_after(self, begun: Future[BegunStep], end: StepEnd) -> EndedStep:
+        await asyncio.wait([asyncio.wrap_future(begun)])
+        (ended,) = await self._store.end_steps([end])
+        return ended
 
     async def _wait_for_event(self, wait: EventWait) -> WaitAnswer:
         answer = await self._store.wait_for_event(wait)

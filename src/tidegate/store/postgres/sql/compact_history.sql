@@ -18,7 +18,7 @@ gone AS (
         run_seconds, wait_seconds, first_final_at, coalesce(calls, 0) AS calls,
         coalesce(input_tokens, 0) AS input_tokens, coalesce(output_tokens, 0) AS output_tokens, started_minute,
         run_bucket, wait_bucket, succeeded + dead + cancelled + retried + released AS runs, total_seconds, total_bucket,
-        reason, ended_calls
+        reason, ended_calls, cached
 ),
 counts AS (
     SELECT
@@ -185,6 +185,10 @@ events AS (
         SELECT 'call', upstream, '', reason, ended_calls
         FROM gone
         WHERE ended_calls IS NOT NULL
+        UNION ALL
+        SELECT 'cache', queue, function, reason, cached
+        FROM gone
+        WHERE cached IS NOT NULL
     ) AS counted
     GROUP BY kind, name, function, reason
     ORDER BY kind, name, function, reason

@@ -49,6 +49,17 @@ WHERE ctid = ANY (ARRAY (
     FOR UPDATE SKIP LOCKED
 ))
 
+-- name: expired_cached
+-- 1 at, 2 how many at most
+DELETE FROM /*schema*/cached_result
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/cached_result
+    WHERE kept_until_at <= (SELECT /*schema*/moment($1))
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+))
+
 -- name: old_rollups
 -- 1 at, 2 seconds since they counted, 3 how many at most
 DELETE FROM /*schema*/rollup_sum

@@ -64,6 +64,12 @@ UPDATE /*schema*/enqueue_batch
 SET refused_key = '(forgotten)'
 WHERE refused_for = ANY ($1::uuid[])
 
+-- name: cached
+-- Results that other tasks with the same content get.
+-- 1 ids
+DELETE FROM /*schema*/cached_result
+WHERE task_id = ANY ($1::uuid[])
+
 -- name: letters
 -- 1 ids
 DELETE FROM /*schema*/operation_task
@@ -106,6 +112,11 @@ WHERE tenant = $1
 -- name: tenant_events
 -- 1 tenant
 DELETE FROM /*schema*/event
+WHERE tenant = $1
+
+-- name: tenant_cached
+-- 1 tenant
+DELETE FROM /*schema*/cached_result
 WHERE tenant = $1
 
 -- name: tenant_letters

@@ -281,7 +281,7 @@ LEFT JOIN held AS h ON h.place = d.place AND d.fate IN ('twice', 'already')
 SELECT
     key, name, state, run, attempt, begun_at, ended_at, coalesce(octet_length(data), 0),
     CASE WHEN $2 AND ($3::bigint IS NULL OR octet_length(data) <= $3) THEN data END,
-    codec, upstream, arguments
+    codec, upstream, arguments, cached_from
 FROM /*schema*/step
 WHERE task_id = $1
 ORDER BY number

@@ -228,6 +228,11 @@ FROM (
     FROM tally
     WHERE rowid <= ?1
         AND ended_calls IS NOT NULL
+    UNION ALL
+    SELECT 'cache', queue, function, reason, cached
+    FROM tally
+    WHERE rowid <= ?1
+        AND cached IS NOT NULL
 )
 WHERE true
 GROUP BY kind, name, function, reason

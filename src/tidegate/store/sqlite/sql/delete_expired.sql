@@ -65,6 +65,23 @@ FROM event
 WHERE expires_at <= ?1
 LIMIT 1
 
+-- name: expired_cached
+-- 1 now, 2 how many at most
+DELETE FROM cached_result
+WHERE digest IN (
+    SELECT digest
+    FROM cached_result
+    WHERE kept_until_at <= ?1
+    LIMIT ?2
+)
+
+-- name: has_expired_cached
+-- 1 now
+SELECT 1
+FROM cached_result
+WHERE kept_until_at <= ?1
+LIMIT 1
+
 -- name: old_rollups
 -- 1 minute before which they were counted, 2 how many at most
 DELETE FROM rollup_sum

@@ -64,6 +64,12 @@ UPDATE enqueue_batch
 SET refused_key = '(forgotten)'
 WHERE refused_for IN (SELECT value FROM carray(?1))
 
+-- name: cached
+-- Results that other tasks with the same content get.
+-- 1 ids: carray of 16-byte ids
+DELETE FROM cached_result
+WHERE task_id IN (SELECT value FROM carray(?1))
+
 -- name: letters
 -- 1 ids: carray of 16-byte ids
 DELETE FROM operation_task
@@ -106,6 +112,11 @@ WHERE tenant = ?1
 -- name: tenant_events
 -- 1 tenant
 DELETE FROM event
+WHERE tenant = ?1
+
+-- name: tenant_cached
+-- 1 tenant
+DELETE FROM cached_result
 WHERE tenant = ?1
 
 -- name: tenant_letters

@@ -59,6 +59,10 @@ FROM (
     SELECT 'call', upstream, '', reason, ended_calls
     FROM tally
     WHERE ended_calls IS NOT NULL
+    UNION ALL
+    SELECT 'cache', queue, function, reason, cached
+    FROM tally
+    WHERE cached IS NOT NULL
 ) AS counted
 GROUP BY kind, name, function, reason
 ORDER BY kind, name, function, reason

@@ -22,6 +22,8 @@ FROM (
     SELECT min(expires_at) FROM key WHERE expires_at IS NOT NULL
     UNION ALL
     SELECT min(expires_at) FROM event
+    UNION ALL
+    SELECT min(kept_until_at) FROM cached_result
 )
 
 -- name: tick

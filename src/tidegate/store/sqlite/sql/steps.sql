@@ -93,7 +93,7 @@ SET
 SELECT
     key, name, state, run, attempt, begun_at, ended_at, coalesce(length(data), 0),
     CASE WHEN ?2 AND (?3 IS NULL OR length(data) <= ?3) THEN data END,
-    codec, upstream, arguments
+    codec, upstream, arguments, cached_from
 FROM step
 WHERE task_id = ?1
 ORDER BY number

@@ -235,7 +235,7 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 -- 1 ids
 SELECT
     task_id, key, name, state, run, attempt, on_doubt, arguments, tries, begun_at, ended_at, codec, data, upstream,
-    cause, request_id, doubted
+    cause, request_id, doubted, cached_from
 FROM step
 WHERE task_id IN (SELECT value FROM carray(?1))
 ORDER BY number
@@ -281,6 +281,12 @@ SELECT
 FROM approval
 WHERE task_id IN (SELECT value FROM carray(?1))
 ORDER BY number
+
+-- name: cache_wait
+-- 1 ids
+SELECT *
+FROM cache_wait
+WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: key
 -- The names that these tasks hold.
@@ -368,6 +374,13 @@ FROM alert_mute
 -- name: event
 SELECT id, tenant, name, codec_tag, data, at, expires_at
 FROM event
+
+-- name: cached_result
+SELECT
+    digest, tenant, is_shared, version, leader_id, leader_run, leader_key, elected_id, elected_at, task_id, codec_tag, data,
+    made_at, expires_at, kept_until_at
+FROM cached_result
+WHERE made_at IS NOT NULL
 
 -- name: tick
 -- Ticks that did not fire, and those whose tasks may not be final.

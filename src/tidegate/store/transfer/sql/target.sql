@@ -114,6 +114,17 @@ INSERT INTO /*schema*/event (id, tenant, name, codec_tag, data, at, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (id) DO NOTHING
 
+-- name: cached_result
+-- 1 digest, 2 tenant, 3 whether it is shared, 4 version, 5 to 7 the task, run and step that do the work, 8 the task that was
+-- woken to do it, 9 when, 10 task id, 11 codec, 12 result or NULL, 13 when it was made, 14 when it expires, 15 when the row
+-- may be deleted
+INSERT INTO /*schema*/cached_result (
+    digest, tenant, is_shared, version, leader_id, leader_run, leader_key, elected_id, elected_at, task_id, codec_tag, data,
+    made_at, expires_at, kept_until_at
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+ON CONFLICT (digest) DO NOTHING
+
 -- name: tick
 -- 1 schedule, 2 planned moment, 3 the last of several ticks, 4 how many, 5 outcome, 6 reason, 7 moment it was decided,
 -- 8 task id, 9 whether its task counts as unfinished
