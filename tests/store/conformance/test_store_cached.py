@@ -381,6 +381,14 @@ async def test_maintenance_of_several_machines_wakes_one_task_for_the_work(build
     assert sorted(states.values()).count(State.READY) == 1
 
 
+async def test_a_wait_of_a_task_that_was_cancelled_is_removed(build: Build) -> None:
+    await leader(build)
+    [fence] = await followers(build, 1)
+    await build.store.cancel([fence.task_id])
+    assert await expire(build.store, finished_seconds=inf, dead_seconds=inf) >= 1
+    assert await expire(build.store, finished_seconds=inf, dead_seconds=inf) == 0
+
+
 async def test_a_late_result_wakes_the_waiting_tasks_and_the_next_leader_keeps_its_own(build: Build) -> None:
     first = await leader(build)
     await followers(build, 2)

@@ -6,6 +6,7 @@ Each step of a deletion is a short transaction that skips rows which another mac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tidegate.domain.retention import FinalTable
 from tidegate.store.common import forget
@@ -28,7 +29,7 @@ _RELEASE = load("release_batches")["release_batches"]
 _EXPIRED = load("delete_expired")
 _FINAL = load("delete_final_tasks")
 _DEATHS = load("deaths")
-_TASK_WAITS = load("task_waits")
+_WAITS = (load("task_waits"), load("cached"))
 _DROP_BATCH = load("drop_batch")
 _CHECK = load("check_integrity")
 
@@ -46,20 +47,11 @@ async def delete_expired(database: Database, *, ticks_seconds: float, limit: int
     """
     await fold(database)
 
-    async def keys(db: PostgresSession) -> int:
-        return await db.run(_EXPIRED["expired_keys"], db.at, limit)
+    async def expired(db: PostgresSession, name: str) -> int:
+        return await db.run(_EXPIRED[name], db.at, limit)
 
-    async def permits(db: PostgresSession) -> int:
-        return await db.run(_EXPIRED["expired_permits"], db.at, limit)
-
-    async def events(db: PostgresSession) -> int:
-        return await db.run(_EXPIRED["expired_events"], db.at, limit)
-
-    async def task_waits(db: PostgresSession) -> int:
-        return await db.run(_TASK_WAITS["clear_left_behind"], limit)
-
-    async def cached(db: PostgresSession) -> int:
-        return await db.run(_EXPIRED["expired_cached"], db.at, limit)
+    async def waits(db: PostgresSession) -> int:
+        return sum([await db.run(each["clear_left_behind"], limit) for each in _WAITS])
 
     async def rollups(db: PostgresSession) -> int:
         return sum(
@@ -84,8 +76,9 @@ async def delete_expired(database: Database, *, ticks_seconds: float, limit: int
     async def batches(db: PostgresSession) -> int:
         return await _delete_stale_batches(db, limit)
 
+    kinds = [partial(expired, name=f"expired_{name}") for name in ("keys", "permits", "events", "cached")]
     gone = 0
-    for kind in (keys, permits, events, task_waits, cached, rollups, deaths, audit, ticks, batches):
+    for kind in (*kinds, waits, rollups, deaths, audit, ticks, batches):
         gone += await database.transact(kind)
     return gone
 

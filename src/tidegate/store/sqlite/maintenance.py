@@ -24,7 +24,7 @@ from tidegate.store.sqlite.statements import load
 _EXPIRED = load("delete_expired")
 _FINAL = load("delete_final_tasks")
 _DEATHS = load("deaths")
-_TASK_WAITS = load("task_waits")
+_WAITS = (load("task_waits"), load("cached"))
 _FORGET_BATCH = load("drop_batch")["forget_batch"]
 
 
@@ -34,7 +34,7 @@ def precheck_delete_expired(db: apsw.Connection, now: float, *, ticks_seconds: f
         query.value(db, _EXPIRED["has_expired_keys"], (now,))
         or query.value(db, _EXPIRED["has_expired_permits"], (now,))
         or query.value(db, _EXPIRED["has_expired_events"], (now,))
-        or query.value(db, _TASK_WAITS["left_behind"])
+        or any(query.value(db, waits["left_behind"]) for waits in _WAITS)
         or query.value(db, _EXPIRED["has_expired_cached"], (now,))
         or query.value(db, _EXPIRED["stale_batches"], (now - BATCH_KEPT_SECONDS,))
         or query.value(db, _EXPIRED["has_old_rollups"], (_minute(now - ROLLUP_KEPT_SECONDS),))
@@ -52,7 +52,7 @@ def delete_expired(db: apsw.Connection, now: float, *, ticks_seconds: float, lim
     gone = _deleted(db, "expired_keys", now, limit)
     gone += _deleted(db, "expired_permits", now, limit)
     gone += _deleted(db, "expired_events", now, limit)
-    gone += _delete_task_waits(db, limit)
+    gone += _delete_waits(db, limit)
     gone += _deleted(db, "expired_cached", now, limit)
     for rollup in ("old_rollups", "old_times", "old_tenants"):
         gone += _deleted(db, rollup, _minute(now - ROLLUP_KEPT_SECONDS), limit)
@@ -86,10 +86,11 @@ def _deleted(db: apsw.Connection, statement: str, before: float, limit: int) -> 
     return db.total_changes() - changes
 
 
-def _delete_task_waits(db: apsw.Connection, limit: int) -> int:
+def _delete_waits(db: apsw.Connection, limit: int) -> int:
     """Delete what tasks that have ended still wait for; return how many rows."""
     changes = db.total_changes()
-    db.execute(_TASK_WAITS["clear_left_behind"], (limit,))
+    for waits in _WAITS:
+        db.execute(waits["clear_left_behind"], (limit,))
     return db.total_changes() - changes
 
 

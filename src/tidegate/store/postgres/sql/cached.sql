@@ -197,10 +197,15 @@ UPDATE /*schema*/cache_wait
 SET is_asleep = 0
 WHERE task_id = ANY ($1::uuid[])
 
--- name: sizes
--- How many results there are, and how many bytes they have.
--- 1 at
-SELECT count(*), coalesce(sum(octet_length(data)), 0)::bigint
-FROM /*schema*/cached_result
-WHERE expires_at > (SELECT /*schema*/moment($1))
-    AND data IS NOT NULL
+-- name: clear_left_behind
+-- Remove rows of tasks that have ended: they were cancelled, died or went on for another reason.
+-- 1 how many at most
+DELETE FROM /*schema*/cache_wait
+WHERE ctid = ANY (ARRAY (
+    SELECT w.ctid
+    FROM /*schema*/cache_wait AS w
+    WHERE (SELECT 1 FROM /*schema*/archive AS a WHERE a.task_id = w.task_id LIMIT 1) IS NOT NULL
+        OR (SELECT 1 FROM /*schema*/dead AS d WHERE d.task_id = w.task_id LIMIT 1) IS NOT NULL
+    LIMIT $1
+    FOR UPDATE OF w SKIP LOCKED
+))

@@ -183,10 +183,21 @@ UPDATE cache_wait
 SET is_asleep = 0
 WHERE task_id IN (SELECT value FROM carray(?1))
 
--- name: sizes
--- How many results there are, and how many bytes they have.
--- 1 at
-SELECT count(*), coalesce(sum(length(data)), 0)
-FROM cached_result
-WHERE expires_at > ?1
-    AND data IS NOT NULL
+-- name: left_behind
+-- Whether a task that has ended has rows: it was cancelled, died or went on for another reason.
+SELECT 1
+FROM cache_wait AS w
+WHERE EXISTS (SELECT 1 FROM archive AS a WHERE a.task_id = w.task_id)
+    OR EXISTS (SELECT 1 FROM dead AS d WHERE d.task_id = w.task_id)
+LIMIT 1
+
+-- name: clear_left_behind
+-- 1 how many at most
+DELETE FROM cache_wait
+WHERE (task_id, digest) IN (
+    SELECT w.task_id, w.digest
+    FROM cache_wait AS w
+    WHERE EXISTS (SELECT 1 FROM archive AS a WHERE a.task_id = w.task_id)
+        OR EXISTS (SELECT 1 FROM dead AS d WHERE d.task_id = w.task_id)
+    LIMIT ?1
+)
