@@ -5,7 +5,7 @@ Each step of a deletion is a short transaction that skips rows which another mac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from tidegate.domain.retention import FinalTable
@@ -76,9 +76,11 @@ async def delete_expired(database: Database, *, ticks_seconds: float, limit: int
     async def batches(db: PostgresSession) -> int:
         return await _delete_stale_batches(db, limit)
 
-    kinds = [partial(expired, name=f"expired_{name}") for name in ("keys", "permits", "events", "cached")]
+    kinds: list[Callable[[PostgresSession], Awaitable[int]]] = [
+        partial(expired, name=f"expired_{name}") for name in ("keys", "permits", "events", "cached")
+    ]
     gone = 0
-    for kind in (*kinds, waits, rollups, deaths, audit, ticks, batches):
+    for kind in [*kinds, waits, rollups, deaths, audit, ticks, batches]:
         gone += await database.transact(kind)
     return gone
 

@@ -1,4 +1,4 @@
--- 023: the content cache: results of steps that other tasks with the same content get, too.
+-- 024: the content cache: results of steps that other tasks with the same content get, too.
 -- Locks: `step`, `tally` and `total_event` for a moment.
 -- Older code runs on: its steps neither use the cache nor wait for other tasks.
 
