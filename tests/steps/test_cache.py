@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from datetime import timedelta
 from typing import Any
@@ -155,7 +156,7 @@ async def test_invalid_options_are_refused_before_anything_is_recorded(options: 
     with pytest.raises(OptionError, match="cache"):
         await ctx.step("embed", embed, "small", "hello", **options)
     with pytest.raises(OptionError, match="cache"):
-        ctx.step_sync("embed", embed, "small", "hello", **options)
+        await asyncio.to_thread(ctx.step_sync, "embed", embed, "small", "hello", **options)
     assert port.begins == []
 
 
