@@ -38,9 +38,12 @@ class KitRunner:
         self._waiters = Waiters()
         self._here = threading.local()
         self._is_over = False
+        self._is_abandoned = False
 
     async def run(self, work: Work[T], mode: Mode = Mode.READ, *, precheck: Precheck[T] | None = None) -> T:
         """Run `work` now. Other coroutines of the loop run before this returns."""
+        if self._is_abandoned:
+            await asyncio.get_running_loop().create_future()
         done = self.run_now(work, mode, precheck=precheck)
         if not getattr(self._here, "is_direct", False):
             await asyncio.sleep(0)
@@ -99,6 +102,13 @@ class KitRunner:
         """Close the file for good: what the test left running must not open it again."""
         self.close_now()
         self._is_over = True
+
+    def abandon(self) -> None:
+        """Let every later call in an event loop wait until it is cancelled.
+
+        A worker that a task blocked would otherwise try again and again to write, during later tests.
+        """
+        self._is_abandoned = True
 
     def _require_usable(self) -> None:
         if self._is_over:

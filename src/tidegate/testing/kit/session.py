@@ -102,6 +102,8 @@ class WorkSession:
         self._lock = threading.Lock()
         self._ends_at = 0.0
         self._is_giving_up = False
+        self._is_abandoned = False
+        """Whether a task blocks the loop, so that the test, and with it the store, ends first."""
         self._ticks_until = -math.inf
         """Schedules tick until this moment: only while the clock is moved on."""
 
@@ -133,9 +135,10 @@ class WorkSession:
                 self.is_open = False
                 await engine.stop(0.0)
                 scratch.remove(worker_id)
-                await self._store.retire_worker(
-                    worker_id, why="stopped", is_loss=False, only_if_expired=False
-                )
+                if not self._is_abandoned:
+                    await self._store.retire_worker(
+                        worker_id, why="stopped", is_loss=False, only_if_expired=False
+                    )
 
     async def run_due(self) -> None:
         """Run what is due now, and what becomes due while it runs.
@@ -294,7 +297,8 @@ class WorkSession:
 
     def give_up(self) -> None:
         """End as soon as the loop runs again, which a task blocks now. May be called from any thread."""
-        self._is_giving_up = True
+        self._is_giving_up = self._is_abandoned = True
+        self._store.runner.abandon()
 
     def running(self) -> list[str]:
         """Return a line for each run that has not ended."""

@@ -183,9 +183,11 @@ class Engine:
         self.executor.base_context = await run_start_hooks(self._app, keeps_context=keeps_context)
 
     async def stop(self, grace: float | None = None) -> None:
-        """Drain, then close; see `drain`."""
-        await self.drain(grace)
-        await self.close()
+        """Drain, then close, also if the drain is cancelled; see `drain`."""
+        try:
+            await self.drain(grace)
+        finally:
+            await self.close()
 
     async def drain(self, grace: float | None = None) -> None:
         """Stop claiming, let running tasks end within `grace` seconds, release the rest, write all outcomes.
