@@ -106,7 +106,7 @@ def main() -> None:
         stderr=(FOLDER / "worker.log").open("w"),
     )
     try:
-        print(handle.result_sync(timeout=90))
+        print(handle.result_sync(timeout=200))
     finally:
         worker.terminate()
         worker.wait(20)

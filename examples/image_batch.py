@@ -88,8 +88,9 @@ async def main(count: int) -> None:
         handle = await draw_all.enqueue(count)
         for part in (1 / 3, 2 / 3):
             with worker():
-                while provider.ledger.summary().billed < count * part:  # noqa: ASYNC110 - a ledger has no event
-                    await asyncio.sleep(0.05)
+                async with asyncio.timeout(120):
+                    while provider.ledger.summary().billed < count * part:  # noqa: ASYNC110 - a ledger has no event
+                        await asyncio.sleep(0.05)
             print(f"killed the worker after {provider.ledger.summary().billed} paid calls")
         with worker():
             drawn = await handle.result(timeout=120)

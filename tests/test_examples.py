@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -49,6 +51,25 @@ def example(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
 
 def named(directory: str) -> Any:
     return pytest.mark.parametrize("example", [directory], indirect=True)
+
+
+PROGRAM_SECONDS = 240.0
+"""An example that kills its worker starts many processes; on a busy machine each takes several seconds."""
+PROGRAM = pytest.mark.timeout(PROGRAM_SECONDS + 30)
+
+
+def run_example(name: str, *args: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end. If that takes too long, its workers are ended too."""
+    command = [sys.executable, str(EXAMPLES / name), *args]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=PROGRAM_SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # nothing of it is left
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 @named("quickstart")
@@ -108,31 +129,19 @@ async def test_a_text_is_summarised_and_a_refused_one_is_reported(
 # --- openai_batch -----------------------------------------------------------------------------------------
 
 
+@PROGRAM
 def test_a_batch_goes_through_the_real_client_and_is_summarised_whole(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    ran = subprocess.run(
-        [sys.executable, EXAMPLES / "openai_batch.py", "10"],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        env=env,
-        check=False,
-    )
+    ran = run_example("openai_batch.py", "10", env=env)
     assert ran.returncode == 0, ran.stderr
     assert "10 of 10 summarised: The tide came in at 0 o'clock." in ran.stdout
     assert "10 answered" in ran.stdout
 
 
+@PROGRAM
 def test_an_agent_loop_whose_worker_is_killed_twice_pays_each_call_once(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    ran = subprocess.run(
-        [sys.executable, EXAMPLES / "agent_loop.py"],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        env=env | {"AGENT_FOLDER": str(tmp_path)},
-        check=False,
-    )
+    ran = run_example("agent_loop.py", env=env | {"AGENT_FOLDER": str(tmp_path)})
     assert ran.returncode == 0, ran.stderr
     assert "Delfzijl 7:40, Emden 8:40, Husum 9:40, Ribe 10:40, Thyborøn 11:40" in ran.stdout
     assert "3 runs, 6 calls paid, 0 of them twice" in ran.stdout
@@ -210,15 +219,10 @@ def test_the_django_site_stores_its_report_when_the_transaction_commits(tmp_path
 # --- image_batch ------------------------------------------------------------------------------------------
 
 
+@PROGRAM
 def test_thirty_images_are_paid_once_each_but_for_the_calls_in_flight_at_two_kills(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, EXAMPLES / "image_batch.py"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env={name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")},
-        check=False,
-    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
+    ran = run_example("image_batch.py", env=env)
     assert ran.returncode == 0, ran.stderr
     counts = re.search(r"30 images, (\d+) paid calls, (\d+) calls in doubt", ran.stdout)
     assert counts is not None, ran.stdout
