@@ -51,6 +51,36 @@ class LearnedRate:
 
 
 @dataclass(frozen=True, slots=True)
+class InFlightLearning:
+    """How many runs an upstream can work on at once, and the comparison under way (`in_flight.py`)."""
+
+    target: float | None = None
+    """How many runs may be in flight; None for any number."""
+    seconds: float = 0.0
+    """How long a run took in the last window."""
+    window_starts_at: float = 0.0
+    """When the present window began or begins; 0 before the first run."""
+    runs: int = 0
+    """The runs that succeeded in this window."""
+    run_seconds: float = 0.0
+    """How long they took together."""
+    tries: int = 0
+    """1 while a higher number is tried, -1 while a lower one is, 0 otherwise."""
+    last_try: int = 1
+    """The last of these that was not 0."""
+    level: float = 0.0
+    """The runs in flight before the number that is tried."""
+    per_second: float = 0.0
+    """The completions per second before the number that is tried."""
+    has_met_limit: bool = False
+    """Whether a number was not worth it. From then on, smaller steps are tried."""
+    held_until: float = 0.0
+    """No other number is tried before this time."""
+    hold_seconds: float = 0.0
+    """How long the last hold was."""
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedTask:
     """A task whose call was refused because of an overload or a rate limit."""
 
@@ -100,6 +130,7 @@ class Gate:
     learned_limits: tuple[LearnedLimit, ...] = ()
     """The limits that response headers showed, one per dimension."""
     learned_rate: LearnedRate = LearnedRate()
+    in_flight: InFlightLearning = InFlightLearning()
 
 
 @dataclass(frozen=True, slots=True)
