@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tidegate.domain.failure import CallFailure, Reason
 from tidegate.domain.spec import Window
 from tidegate.limits import gate as gates
+from tidegate.limits import in_flight_learning
 from tidegate.limits.admission import GateCheck, find_block
 from tidegate.limits.settings import GateKind, Limits
 from tidegate.limits.values import Gate, GateRow, GateState, ParkedBy
@@ -253,7 +254,7 @@ def test_an_upstream_without_a_rate_limit_starts_slowly_by_runs_in_flight():
     gate = gates.apply_success(gate, bare, NOW, seconds=0.1, successes=1, is_probe=True)
     rooms = []
     for successes in (0, 1, 3):
-        rooms.append(gates.free_in_flight(replace(gate, successes=successes), bare, in_flight=0))
+        rooms.append(in_flight_learning.free_in_flight(replace(gate, successes=successes), bare, in_flight=0))
     assert rooms == [1, 3, 7]
 
 

@@ -14,6 +14,7 @@ Where things are decided:
 | When is the next slot of a rate limit free? | `token_bucket.py` |
 | What do response headers show of the provider's limits? | `learned_limits.py` |
 | How fast may runs start after 429s where nobody set a limit? | `rate_learning.py` |
+| How many runs at once can an upstream work on? | `in_flight_learning.py` |
 | How many retries may leave for the main queue? | `retry_budget.py`, `promotion.py` |
 | How are limits declared, stored and shown? | `options.py`, `settings.py`, `values.py`, `formatting.py` |
 

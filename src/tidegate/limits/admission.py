@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from tidegate.domain.failure import Reason
 from tidegate.domain.spec import Window
 from tidegate.limits import gate as gates
-from tidegate.limits import learned_limits, token_bucket
+from tidegate.limits import in_flight_learning, learned_limits, token_bucket
 from tidegate.limits.charged_bucket import ChargedBucket
 from tidegate.limits.pauses import NO_PAUSES, Pauses
 from tidegate.limits.settings import GateKind
@@ -54,7 +54,7 @@ class GateCheck:
         self._limits = learned_limits.with_learned_rates(row.limits, self._gate, now, of_runs=of_runs)
         self._opens_at = learned_limits.next_call_at(self._gate.learned_limits, now)
         self._found = self._without_bursts(row)
-        self._room = gates.free_in_flight(self._gate, self._limits, in_flight)
+        self._room = in_flight_learning.free_in_flight(self._gate, self._limits, in_flight)
         self._stretch = 1.0 / gates.slow_start_share(self._gate, self._limits, now)
         self._charged_buckets = [
             ChargedBucket(window, self._bucket(window), self._stretch) for window in self._limits.windows
@@ -318,7 +318,7 @@ def counts_in_flight(row: GateRow, now: float) -> bool:
     return (
         row.kind is GateKind.UPSTREAM
         and not is_key_gate(row.name)
-        and gates.limits_in_flight(gates.gate_at(row.gate, row.limits, now), row.limits)
+        and in_flight_learning.limits_in_flight(gates.gate_at(row.gate, row.limits, now), row.limits)
     )
 
 

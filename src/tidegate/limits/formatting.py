@@ -73,6 +73,8 @@ def _format_flowing(gate: Gate, limits: Limits, now: float, *, of_runs: bool) ->
     if share < 1:
         return f"flowing, slow start at {share:.0%} of its rate"
     learned = with_learned_rates(limits, gate, now, of_runs=of_runs).window(rate_learning.LEARNED_RATE)
+    if learned is None and gate.in_flight.has_met_limit and gate.in_flight.target is not None:
+        return f"flowing, at most {gate.in_flight.target:.0f} in flight: more did not finish faster"
     if learned is None:
         return "flowing"
     return f"flowing, slowed to {60 / token_bucket.slot_interval(learned):.3g} a minute since its last 429"

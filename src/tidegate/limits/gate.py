@@ -16,7 +16,7 @@ import math
 from dataclasses import replace
 
 from tidegate.domain.failure import ACCOUNT_REASONS, CAPACITY_REASONS, FAULT_REASONS, CallFailure, Reason
-from tidegate.limits import rate_learning
+from tidegate.limits import in_flight_learning, rate_learning
 from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, GateState, ParkedBy, RefusedTask
 
@@ -79,6 +79,8 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
             gate,
             rate_limited_since_at=now if gate.rate_limited_since_at is None else gate.rate_limited_since_at,
         )
+    if failure.reason is Reason.OVERLOADED:
+        gate = replace(gate, in_flight=in_flight_learning.after_overload(gate.in_flight, now))
     if is_named and not _is_placeholder_wait(gate, failure, now):
         gate = replace(gate, failures=gate.failures + is_failure)
         return _parked(gate, ParkedBy.SERVER, failure, now, until_at=_parked_until(gate, failure, now))
@@ -204,6 +206,7 @@ def open_gate(gate: Gate, limits: Limits, now: float) -> Gate:
         message_task_id=gate.message_task_id,
         learned_limits=gate.learned_limits,
         learned_rate=gate.learned_rate,
+        in_flight=gate.in_flight,
     )
 
 
@@ -240,6 +243,7 @@ def park_by_person(gate: Gate, now: float, seconds: float | None, why: str) -> G
         typical_seconds=gate.typical_seconds,
         learned_limits=gate.learned_limits,
         learned_rate=gate.learned_rate,
+        in_flight=gate.in_flight,
     )
 
 
@@ -336,28 +340,6 @@ def slow_start_share(gate: Gate, limits: Limits, now: float) -> float:
         return 1.0
     part = max(0.0, now - gate.slow_start_at) / limits.slow_start_seconds
     return min(1.0, FIRST_SHARE + (1 - FIRST_SHARE) * part)
-
-
-def free_in_flight(gate: Gate, limits: Limits, in_flight: int) -> int | None:
-    """Return how many more runs may be in flight; None for any number.
-
-    During a slow start, an upstream without a rate limit may have two more in flight for each success.
-    """
-    free = []
-    if limits.max_in_flight is not None:
-        free.append(limits.max_in_flight - in_flight)
-    if _ramps_by_successes(gate, limits):
-        free.append(1 + 2 * gate.successes - in_flight)
-    return max(0, min(free)) if free else None
-
-
-def limits_in_flight(gate: Gate, limits: Limits) -> bool:
-    """Whether runs and calls in flight must be counted for this gate."""
-    return limits.max_in_flight is not None or _ramps_by_successes(gate, limits)
-
-
-def _ramps_by_successes(gate: Gate, limits: Limits) -> bool:
-    return gate.slow_start_at is not None and not any(not window.is_fixed for window in limits.windows)
 
 
 def _with_slower_start(gate: Gate, limits: Limits, now: float) -> Gate:

@@ -15,10 +15,10 @@ from tidegate.domain.calls import CallSummary
 from tidegate.domain.failure import ACCOUNT_REASONS, CAPACITY_REASONS, FAULT_REASONS, CallFailure
 from tidegate.domain.text import escaped
 from tidegate.limits import gate as gates
-from tidegate.limits import retry_budget, token_bucket
-from tidegate.limits.learned_limits import merge_observed
-from tidegate.limits.settings import LimitDeclaration, Limits
-from tidegate.limits.values import Gate, GateRow, ObservedLimit
+from tidegate.limits import in_flight_learning, retry_budget, token_bucket
+from tidegate.limits.learned_limits import merge_observed, with_learned_rates
+from tidegate.limits.settings import PACING_SECONDS, LimitDeclaration, Limits
+from tidegate.limits.values import Gate, GateRow, GateState, InFlightLearning, ObservedLimit
 
 
 class EndedRun(Protocol):
@@ -131,7 +131,20 @@ def apply_success(row: GateRow, now: float, runs: SuccessfulRuns) -> GateRow:
     after = gates.apply_success(
         before, row.limits, now, seconds=runs.seconds, successes=runs.successes, is_probe=runs.is_probe
     )
+    if before.state is GateState.FLOWING and before.slow_start_at is None:
+        after = replace(after, in_flight=_learn_in_flight(row, after, runs, now))
     return replace(row, gate=after)
+
+
+def _learn_in_flight(row: GateRow, gate: Gate, runs: SuccessfulRuns, now: float) -> InFlightLearning:
+    windows = [
+        each for each in with_learned_rates(row.limits, gate, now).windows if each.seconds <= PACING_SECONDS
+    ]
+    slowest = max((token_bucket.slot_interval(each) for each in windows), default=0.0)
+    allowed = 1 / slowest if slowest else math.inf
+    return in_flight_learning.count_runs(
+        gate.in_flight, runs.successes, runs.seconds, now, allowed_per_second=allowed
+    )
 
 
 def apply_call_success(row: GateRow, now: float) -> GateRow:

@@ -18,6 +18,10 @@ class GateKind(StrEnum):
     """All tasks together. The gate of the system holds the retry budget of the whole system."""
 
 
+PACING_SECONDS = 3600.0
+"""The longest window that paces runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits of an upstream, a function or the system. None means no limit."""
@@ -55,6 +59,11 @@ class Limits:
         }
         ordered = tuple(sorted(windows, key=lambda window: window.seconds))
         return replace(declared, windows=ordered, set_by_person=self.set_by_person, **kept)
+
+    @property
+    def paces(self) -> bool:
+        """Whether a limit of an hour or less paces the runs. Limits of a day let runs start at once."""
+        return any(window.seconds <= PACING_SECONDS for window in self.windows)
 
     def window(self, name: str) -> Window | None:
         """Return the window of that name."""

@@ -52,7 +52,7 @@ class LearnedRate:
 
 @dataclass(frozen=True, slots=True)
 class InFlightLearning:
-    """How many runs an upstream can work on at once, and the comparison under way (`in_flight.py`)."""
+    """How many runs an upstream can work on at once, and the comparison that is under way."""
 
     target: float | None = None
     """How many runs may be in flight; None for any number."""

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from tidegate.domain.text import format_duration
 from tidegate.limits import gate as gates
-from tidegate.limits import learned_limits
+from tidegate.limits import in_flight_learning, learned_limits
 from tidegate.limits.admission import Block, GateCheck, find_block
 from tidegate.limits.formatting import format_block, format_exhausted_limit, format_gate
 from tidegate.limits.pauses import NO_PAUSES, Pause, Pauses
 from tidegate.limits.settings import GateKind
-from tidegate.limits.values import GateRow
+from tidegate.limits.values import Gate, GateRow
 
 WORKERS = "workers"
 """`WaitReason.by` of tasks that no live worker runs."""
@@ -116,9 +116,9 @@ class GateStatus:
         if gates.admits_only_probes(gate):
             return [f"gate: {format_gate(gate, row.limits, now)}"]
         found = []
-        free = gates.free_in_flight(gate, row.limits, self._in_flight)
+        free = in_flight_learning.free_in_flight(gate, row.limits, self._in_flight)
         if row.kind is GateKind.UPSTREAM and free is not None and free < tasks:
-            found.append(self._format_in_flight())
+            found.append(self._format_in_flight(gate))
         if (spent := learned_limits.exhausted_limit(gate.learned_limits, now)) is not None:
             found.append(f"limit: {format_exhausted_limit(spent, now)}")
         paced = self._gate_check.seconds_until(tasks)
@@ -130,12 +130,14 @@ class GateStatus:
             found.append(f"limit: {window.name}, {size}{when}")
         return found
 
-    def _format_in_flight(self) -> str:
+    def _format_in_flight(self, gate: Gate) -> str:
         limit = self.row.limits.max_in_flight
         if limit is not None and self._in_flight >= limit:
             return f"limit: max_in_flight {limit}, {self._in_flight} in flight; a slot is free when one ends"
         if limit is not None:
             return f"limit: max_in_flight {limit}, {self._in_flight} in flight"
+        if gate.slow_start_at is None and (most := gate.in_flight.target) is not None:
+            return f"limit: {self._in_flight} of at most {most:.0f} in flight; more did not finish faster"
         return f"slow start: {self._in_flight} in flight, more after each call that succeeds"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,7 @@ from tidegate.worker.engine.slots import SlotRoom, Slots
 class Process:
     """Runs as many tasks of a function `llm` as there are slots and demand, in virtual time."""
 
-    def __init__(self, demand: int, *, concurrency: int | Literal["auto"] = "auto") -> None:
+    def __init__(self, demand: int, *, is_paced: bool = True) -> None:
         self.demand = demand
         self.busy = 0
         self.share_awaiting = 1.0
@@ -25,8 +25,9 @@ class Process:
         self.blocked_seconds = 0.0
         self.growing: asyncio.Task[None] | None = None
         self.slots = Slots(
-            concurrency,
+            "auto",
             growing=["llm"],
+            paced=["llm"] if is_paced else [],
             awaiting=lambda: int(self.share_awaiting * self.busy),
             has_memory=lambda: self.has_memory,
         )
@@ -67,6 +68,20 @@ def test_slots_do_not_grow_beyond_200() -> None:
         process = Process(demand=1_000)
         await process.run(30)
         assert (process.busy, process.slots.limit, process.slots.total) == (200, 200, 208)
+
+    run(work)
+
+
+def test_slots_of_an_upstream_without_a_rate_limit_grow_only_as_tasks_end() -> None:
+    async def work() -> None:
+        process = Process(demand=100, is_paced=False)
+        await process.run(10)
+        assert process.slots.limit == 8
+        for _ in range(4):
+            process.slots.on_finished("llm")
+            process.slots.on_started("llm")
+        await process.run(1)
+        assert process.slots.limit == 12
 
     run(work)
 

@@ -134,6 +134,7 @@ class Engine:
         self.slots = new_slots(
             pool,
             app.functions,
+            paced_upstreams=[row.name for row in app.declared() if row.limits.paces],
             running=lambda: self.executor.running.values(),
             on_change=lambda: self._claimer.notify_slot_freed(),
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from tidegate.worker.application import Runnable
@@ -24,7 +24,9 @@ CHECK_SECONDS = 0.25
 SAMPLES = 5
 """How often each check measures how late the event loop is."""
 GROWTH = 0.5
-"""Slots grow by this share, at most once a check."""
+"""Slots grow by at most this share, once a check. Without a rate limit of the upstream they grow by as many
+as tasks have ended since, so they double at most in the time that a task takes: an upstream that is full
+shows it by then."""
 SLOW_SECONDS = 0.05
 """If the event loop is this late, the slots do not grow."""
 OVERLOADED_SECONDS = 0.25
@@ -61,6 +63,7 @@ class Slots:
     Args:
         concurrency: The pool's own number, or `auto`.
         growing: The functions whose slots grow under `auto`.
+        paced: Those of them whose upstream has a rate limit, which keeps them from being too many.
         has_others: Whether the process also runs other functions.
         awaiting: Returns how many of the running tasks of these functions wait for an answer.
         has_memory: Returns whether the process has memory for more tasks.
@@ -72,12 +75,14 @@ class Slots:
         concurrency: int | Literal["auto"],
         *,
         growing: Iterable[str] = (),
+        paced: Iterable[str] = (),
         has_others: bool = True,
         awaiting: Callable[[], int] = lambda: 0,
         has_memory: Callable[[], bool] = lambda: True,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._candidates = frozenset(growing)
+        self._paced = frozenset(paced)
         self._has_others = has_others
         self._awaiting = awaiting
         self._has_memory = has_memory
@@ -89,6 +94,9 @@ class Slots:
         self.limit = AUTO_SLOTS
         """How many tasks of the growing functions may run at once, under `auto`."""
         self._busy = 0
+        self._busy_paced = 0
+        self._ended = 0
+        """How many tasks of growing functions have ended since the slots last grew."""
         self._held_until = 0.0
         """Until when the slots do not grow, by the loop's clock."""
         self._is_full = asyncio.Event()
@@ -125,10 +133,13 @@ class Slots:
     def on_started(self, function: str) -> None:
         """Note that a task of this function takes a slot."""
         self._busy += function in self._candidates
+        self._busy_paced += function in self._paced
 
     def on_finished(self, function: str) -> None:
         """Note that a task of this function frees its slot."""
         self._busy -= function in self._candidates
+        self._busy_paced -= function in self._paced
+        self._ended += function in self._candidates
 
     def apply(self, *, concurrency: int | Literal["auto"], is_quiet: bool) -> None:
         """Change concurrency and quiet.
@@ -158,7 +169,7 @@ class Slots:
                 self._set_limit(int(min(self.limit, self._busy) * SHRINK))
                 self._held_until = loop.time() + HOLD_SECONDS
             elif late <= SLOW_SECONDS and loop.time() >= self._held_until and self._may_grow():
-                self._set_limit(self.limit + math.ceil(self.limit * GROWTH))
+                self._grow()
             elif loop.time() - since >= UNUSED_SECONDS:
                 self._set_limit(min(self.limit, math.ceil(most_busy * SPARE)))
             if most_busy >= self.limit or loop.time() - since >= UNUSED_SECONDS:
@@ -173,6 +184,11 @@ class Slots:
             and self._awaiting() >= AWAITING_SHARE * self._busy
             and self._has_memory()
         )
+
+    def _grow(self) -> None:
+        most = math.ceil(self.limit * GROWTH)
+        self._set_limit(self.limit + (most if self._busy_paced == self._busy else min(most, self._ended)))
+        self._ended = 0
 
     def _set_limit(self, wanted: int) -> None:
         before, self.limit = self.limit, max(AUTO_SLOTS, min(MOST_AUTO_SLOTS, wanted))
@@ -195,11 +211,21 @@ def new_slots(
     pool: Pool,
     functions: Mapping[str, Runnable],
     *,
+    paced_upstreams: Container[str],
     running: Callable[[], Iterable[TaskRun]],
     on_change: Callable[[], None],
 ) -> Slots:
-    """Return the slots of a process that serves this pool with these functions."""
+    """Return the slots of a process that serves this pool with these functions.
+
+    Args:
+        pool: The pool.
+        functions: The functions that the process can run.
+        paced_upstreams: The upstreams with a rate limit.
+        running: Returns the runs of the process.
+        on_change: Called when slots became free.
+    """
     growing = frozenset(name for name, function in functions.items() if function.spec.slots_grow)
+    paced = frozenset(name for name in growing if functions[name].spec.upstream in paced_upstreams)
     limit = min(filter(None, (pool.memory_soft_limit, pool.memory_limit)), default=None)
 
     def awaiting() -> int:
@@ -215,6 +241,7 @@ def new_slots(
     return Slots(
         pool.concurrency,
         growing=growing,
+        paced=paced,
         has_others=len(growing) < len(functions),
         awaiting=awaiting,
         has_memory=has_memory,

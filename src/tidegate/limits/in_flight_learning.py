@@ -1,9 +1,9 @@
 """Learns how many runs an upstream can work on at once: more of them than that only wait longer.
 
-A server of your own answers no 429 when it is full: its answers take longer. A longer time alone shows nothing,
-because tasks differ. So two numbers of runs in flight are compared. A higher number is kept only if completions
-per second rise with it, and a lower one if they hardly fall. An upstream with a rate limit needs this only if it
-cannot keep up with the limit: when more runs are in flight and as many complete as before.
+A server of your own answers no 429 when it is full: its answers take longer. A longer time alone shows
+nothing, because tasks differ. So two numbers of runs in flight are compared. A higher number is kept only if
+completions per second rise with it, and a lower one if they hardly fall. An upstream with a rate limit needs
+this only if it cannot keep up with the limit: when more runs are in flight and as many complete as before.
 
 The runs in flight are not counted. By Little's law they are completions per second times seconds per run.
 """
@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from tidegate.limits.values import InFlightLearning
+from tidegate.limits.settings import Limits
+from tidegate.limits.values import Gate, InFlightLearning
 
 FIRST_STEP = 2.0
 """At first the number is doubled, as long as completions rise with it."""
@@ -29,6 +30,8 @@ SAME = 0.8
 """Completions per second are the same if their ratio is between this and its inverse."""
 PACED_SHARE = 0.85
 """If completions per second reach this share of the rate limit, the limit binds."""
+LEAST_SECONDS = 0.25
+"""Nothing is learned from shorter runs: they spend most of their time between a claim and its end."""
 FIRST_RUNS = 50
 """The first number is learned from so many runs."""
 LEAST_RUNS = 100
@@ -66,7 +69,7 @@ def count_runs(
         return counted
     known = replace(counted, seconds=mean, window_starts_at=now, runs=0, run_seconds=0.0)
     per_second = counted.runs / length
-    if per_second >= PACED_SHARE * allowed_per_second:
+    if mean < LEAST_SECONDS or per_second >= PACED_SHARE * allowed_per_second:
         return replace(known, target=None, tries=0, level=per_second * mean, per_second=per_second)
     if known.target is None and allowed_per_second < math.inf:
         return _watch(known, per_second * mean, per_second, now)
@@ -81,7 +84,7 @@ def after_overload(before: InFlightLearning, now: float) -> InFlightLearning:
 
 
 def _watch(known: InFlightLearning, in_flight: float, per_second: float, now: float) -> InFlightLearning:
-    """Return what is learned of an upstream with a rate limit at the end of a window: is it full below the limit?"""
+    """Return what is learned of an upstream with a rate limit at the end of a window."""
     is_more = known.level > 0 and in_flight >= STEP * known.level
     if is_more and SAME <= per_second / known.per_second <= 1 / SAME:
         full = replace(known, has_met_limit=True, last_try=-1)
@@ -112,7 +115,7 @@ def _decide(known: InFlightLearning, in_flight: float, per_second: float, now: f
 def _try(
     known: InFlightLearning, in_flight: float, per_second: float, now: float, *, tries: int
 ) -> InFlightLearning:
-    """Return the learning with a higher number (`tries` is 1) or a lower one (-1), compared with this window."""
+    """Return the learning with a higher number (`tries` is 1) or a lower one (-1) than in this window."""
     step = STEP if known.has_met_limit else FIRST_STEP
     compared = replace(known, level=in_flight, per_second=per_second, last_try=tries)
     return _changed(compared, in_flight * step if tries > 0 else in_flight / step, now, tries=tries)
@@ -128,3 +131,31 @@ def _changed(known: InFlightLearning, target: float, now: float, *, tries: int) 
         runs=0,
         run_seconds=0.0,
     )
+
+
+# --- what the number means for a gate --------------------------------------------------------------------
+
+
+def free_in_flight(gate: Gate, limits: Limits, in_flight: int) -> int | None:
+    """Return how many more runs may be in flight; None for any number.
+
+    During a slow start, an upstream without a rate limit may have two more in flight for each success.
+    """
+    free: list[float] = []
+    if limits.max_in_flight is not None:
+        free.append(limits.max_in_flight - in_flight)
+    if gate.in_flight.target is not None:
+        free.append(int(gate.in_flight.target) - in_flight)
+    if _ramps_by_successes(gate, limits):
+        free.append(1 + 2 * gate.successes - in_flight)
+    return max(0, int(min(free))) if free else None
+
+
+def limits_in_flight(gate: Gate, limits: Limits) -> bool:
+    """Whether runs and calls in flight must be counted for this gate."""
+    is_limited = limits.max_in_flight is not None or gate.in_flight.target is not None
+    return is_limited or _ramps_by_successes(gate, limits)
+
+
+def _ramps_by_successes(gate: Gate, limits: Limits) -> bool:
+    return gate.slow_start_at is not None and not any(not window.is_fixed for window in limits.windows)
