@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypedDict
 
+from tidegate.domain.calls import RECORD_CALLS_LABEL, RECORD_CALLS_WORDS
 from tidegate.domain.final_hook import FinalHook
 from tidegate.domain.ids import TaskReference, id_or_none
 from tidegate.domain.readers import (
@@ -14,6 +15,7 @@ from tidegate.domain.readers import (
     Seconds,
     attempts_option,
     choice_option,
+    flag_option,
     instant_option,
     key_option,
     limit_option,
@@ -91,6 +93,8 @@ class EnqueueOptions(TypedDict, total=False):
     on_final: FinalFunction | None
     """A task function that gets a `FinalState` when the task succeeds, dies or is cancelled. The hook's task
     is enqueued in the transaction of that state."""
+    record_calls: bool | None
+    """Whether the responses to the calls of this task are kept, see `@app.task(record_calls=…)`."""
 
 
 MOST_PARENTS = 1_000
@@ -233,6 +237,10 @@ def _labels(option: str, labels: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _record_calls(option: str, value: bool) -> dict[str, str]:
+    return {RECORD_CALLS_LABEL: RECORD_CALLS_WORDS[flag_option(option, value)]}
+
+
 def _header(option: str, value: str) -> str:
     if not isinstance(value, str):
         raise wrong(option, value, "use the text of the HTTP header of that name")
@@ -277,6 +285,7 @@ ENQUEUE_OPTIONS: Mapping[str, EnqueueOption] = {
         ("on_failure",),
     ),
     "on_final": EnqueueOption("on_final", final_hook_option, ("on_final",)),
+    "record_calls": EnqueueOption("labels", _record_calls),
 }
 """Every option of an enqueue. A new one needs a row here and a field in `EnqueueOptions`.
 

@@ -15,6 +15,7 @@ from tidegate.domain.readers import (
     attempts_option,
     choice_option,
     duration_deadline,
+    flag_option,
     limit_option,
     name_option,
     require_names,
@@ -83,6 +84,9 @@ class TaskSettings(TypedDict, total=False):
     """A task function that gets a `FinalState` when a task of this one succeeds, dies or is cancelled."""
     cancel_grace: Seconds | None
     """Seconds after which a cancelled function is stopped by force; None: at its time limit."""
+    record_calls: bool | None
+    """Whether the responses to its calls are kept, so that a re-run does not make them again, for every
+    upstream. None (unless given): as `app.upstream(record=…)` says."""
 
 
 class _Setting(NamedTuple):
@@ -171,6 +175,7 @@ _SETTINGS: Mapping[str, _Setting] = {
     "memory_limit": _Setting("memory_limit", size_option, may_be_none=True),
     "on_final": _Setting("on_final", final_hook_option, may_be_none=True),
     "cancel_grace": _Setting("cancel_grace", seconds_option, may_be_none=True),
+    "record_calls": _Setting("record_calls", flag_option, may_be_none=True),
 }
 """Every setting but the name, the upstream and where it runs, which need the application or the function."""
 

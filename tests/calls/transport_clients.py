@@ -44,7 +44,7 @@ def client_with_transport(network, permits=None, **settings):
     return httpx2.AsyncClient(transport=transport)
 
 
-def in_a_run(task_id="01900000-0000-7000-8000-000000000001", *, seconds=float("inf"), run=1):
+def in_a_run(task_id="01900000-0000-7000-8000-000000000001", *, seconds=float("inf"), run=1, labels=None):
     control = RunControl(scratch_root="/nowhere", scratch_name="x", clock=time.monotonic)
     control.ends_at = control.clock() + seconds
     context = Context(
@@ -55,14 +55,15 @@ def in_a_run(task_id="01900000-0000-7000-8000-000000000001", *, seconds=float("i
         max_attempts=3,
         priority=Priority.INTERACTIVE,
         tenant="acme",
+        labels=labels,
     )
     set_current_context(lambda: context)
     return control
 
 
-def begin_run(port, run):
+def begin_run(port, run, *, labels=None):
     """Begin a run whose steps go to this port."""
-    control = in_a_run(run=run)
+    control = in_a_run(run=run, labels=labels)
     control.step_port = port
     return control
 

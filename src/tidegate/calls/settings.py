@@ -72,10 +72,17 @@ class Recording:
     """A larger response is not kept."""
     on_doubt: OnDoubt = OnDoubt.REPEAT
     """What a re-run does with a call that may have been processed."""
+    is_on: bool = True
+    """Whether calls are recorded whose task function does not say it."""
+    is_final: bool = False
+    """Whether `is_on` decides, whatever the task function says."""
 
 
-def recording_option(record: bool, max_bytes: Size, in_doubt: str) -> Recording | None:
-    """Return how an upstream records calls; None if it does not.
+NOT_RECORDED = Recording(is_on=False)
+
+
+def recording_option(record: bool, max_bytes: Size, in_doubt: str) -> Recording:
+    """Return how an upstream records calls.
 
     Raises:
         OptionError: An option is invalid.
@@ -84,7 +91,7 @@ def recording_option(record: bool, max_bytes: Size, in_doubt: str) -> Recording 
     if size > MOST_RECORD_BYTES:
         raise wrong("record_max_bytes", max_bytes, "use at most 16 MiB")
     on_doubt = OnDoubt(choice_option("in_doubt", in_doubt, (OnDoubt.REPEAT, OnDoubt.ASK)))
-    return Recording(size, on_doubt) if flag_option("record", record) else None
+    return Recording(size, on_doubt, is_on=flag_option("record", record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +106,8 @@ class CallSettings:
     idempotency_header: str = "Idempotency-Key"
     """The name of the idempotency header that each POST gets unless it has one already; empty for no
     header."""
-    recording: Recording | None = None
-    """How calls are recorded; None if they are not."""
+    recording: Recording = NOT_RECORDED
+    """Whether and how calls are recorded."""
 
     @property
     def provider_name(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tidegate.calls.settings import CallSettings, CallTimes, Recording
+from tidegate.calls.settings import NOT_RECORDED, CallSettings, CallTimes, Recording
 from tidegate.domain.readers import shown
 from tidegate.errors import OptionError
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
@@ -42,7 +42,7 @@ class Upstream:
         *,
         provider: str = "",
         times: CallTimes | None = None,
-        recording: Recording | None = None,
+        recording: Recording = NOT_RECORDED,
         keys: KeyRing | None = None,
         opened_store: Callable[[], Awaitable[Store]],
         events: EventBus | None = None,
@@ -104,8 +104,8 @@ class Upstream:
             inner: The client library's transport that sends the requests. None for a new one: of `httpx2` if
                 that is installed, else of `httpx`.
             times: The time limits of a call; None for the upstream's.
-            record: Whether the responses of calls in tasks are kept, see `app.upstream`; None: as for the
-                upstream.
+            record: Whether the responses of calls in tasks are kept, see `app.upstream`. This holds for all
+                task functions. None: as `record_calls` of the task function says, else as for the upstream.
 
         Raises:
             ConfigError: Neither library is installed, or `inner` belongs to neither.
@@ -115,7 +115,8 @@ class Upstream:
         self.has_transport = True
         settings = self._settings(times)
         if record is not None:
-            settings = replace(settings, recording=(settings.recording or Recording()) if record else None)
+            recording = replace(settings.recording, is_on=record, is_final=True)
+            settings = replace(settings, recording=recording)
         return UpstreamTransport(self.permits, settings, inner, stand_in=lambda: self.stand_in)
 
     def call(

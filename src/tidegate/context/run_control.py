@@ -102,6 +102,8 @@ class RunControl:
     """Records the steps of this run; None in a plain call, whose steps are not kept."""
     steps: RunSteps | None = None
     """The steps of this run; None until its first step."""
+    records_calls: bool | None = None
+    """Whether the calls of its function are recorded; None: as their upstream says."""
     replacement_reason: str = ""
     """Why this process must be replaced after the run; empty if the task did not ask for it."""
     is_stop_raised: bool = False

@@ -6,11 +6,12 @@ import asyncio
 import functools
 import threading
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, overload
 
 from tidegate.context.run_control import RunControl, StopReason
 from tidegate.context.stop import TaskStopped, TaskSuspended
+from tidegate.domain.calls import RECORD_CALLS_LABEL, RECORD_CALLS_WORDS
 from tidegate.errors import UsageError
 
 if TYPE_CHECKING:  # the rooms behind them are imported by the first step
@@ -40,6 +41,7 @@ class StepMethods:
     function: str
     upstream: str
     tenant: str
+    labels: Mapping[str, str]
 
     @overload
     async def step(
@@ -279,6 +281,15 @@ class StepMethods:
 def recorded_steps(run: StepMethods) -> RunSteps | None:
     """Return the steps of a run, for its transports; None in a plain call, whose steps are not kept."""
     return None if run._control.step_port is None else run._steps()  # noqa: SLF001 - not for task functions
+
+
+def records_calls(run: StepMethods, default: bool) -> bool:
+    """Return whether the calls of a run are recorded: as its task says, else its function, else `default`."""
+    word = run.labels.get(RECORD_CALLS_LABEL)
+    if word is not None:
+        return word == RECORD_CALLS_WORDS[True]
+    by_function = run._control.records_calls  # noqa: SLF001 - not for task functions
+    return default if by_function is None else by_function
 
 
 def _options(

@@ -264,6 +264,8 @@ class TaskSpec:
     """What is enqueued when a task of this function reaches a final state."""
     cancel_grace: float | None = None
     """Seconds after a cancel until the function is stopped by force; None to let it run to its timeout."""
+    record_calls: bool | None = None
+    """Whether the responses of its calls are kept; None: as their upstream says."""
 
     @property
     def slots_grow(self) -> bool:

@@ -14,12 +14,14 @@ from permits_in_memory import MemoryPermitSource
 from transport_clients import ASKED, URL, Network, Pieces, begin_run, ok, recording_client, stream_of
 
 from step_support import StepStore, answered
+from tidegate import Tidegate
 from tidegate.calls.settings import CallSettings, Recording
 from tidegate.calls.transport import recorded_call
 from tidegate.calls.transport.transport import UpstreamTransport
 from tidegate.context import TaskStopped
 from tidegate.domain.step import OnDoubt, StepState
-from tidegate.errors import StepInDoubtError, StepRejectedError
+from tidegate.errors import OptionError, StepInDoubtError, StepRejectedError
+from tidegate.options import read_options
 from tidegate.store.step_rows import (
     BeginStatus,
     BegunStep,
@@ -46,6 +48,9 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
     fresh: set[Any] = set()
     monkeypatch.setattr(recorded_call, "_warned", fresh)
     return fresh
+
+
+async def sample() -> None: ...
 
 
 async def ask(http: httpx2.AsyncClient, content: str = "hello", **options: Any) -> Any:
@@ -392,3 +397,53 @@ async def test_a_call_that_is_cancelled_while_its_intent_is_written_is_not_in_do
             await calling
     assert network.requests == []
     assert [end.status for end in store.ends] == [EndStatus.FAILED]
+
+
+# --- whose word counts -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("upstream", "function", "task", "is_recorded"),
+    [
+        (False, None, None, False),
+        (True, None, None, True),
+        (False, True, None, True),
+        (True, False, None, False),
+        (True, True, False, False),
+        (False, False, True, True),
+    ],
+)
+async def test_the_task_decides_before_its_function_and_that_before_the_upstream(
+    upstream: bool, function: bool | None, task: bool | None, is_recorded: bool, store: StepStore
+) -> None:
+    network = Network(ok())
+    labels = {} if task is None else read_options({"record_calls": task})["labels"]
+    for run in (1, 2):
+        begin_run(store, run, labels=labels).records_calls = function
+        async with recording_client(network, is_on=upstream) as http:
+            await ask(http)
+    assert len(network.requests) == (1 if is_recorded else 2)
+    assert len(store.begins) == (1 if is_recorded else 0)
+
+
+@pytest.mark.parametrize("says", [True, False])
+async def test_a_transport_that_was_made_to_record_or_not_decides_before_the_function(
+    says: bool, store: StepStore
+) -> None:
+    network = Network(ok())
+    for run in (1, 2):
+        begin_run(store, run).records_calls = not says
+        async with recording_client(network, is_on=says, is_final=True) as http:
+            await ask(http)
+    assert len(network.requests) == (1 if says else 2)
+
+
+def test_the_option_is_checked_where_it_is_given() -> None:
+    app = Tidegate("sqlite:///unused.db")
+
+    with pytest.raises(OptionError, match="record_calls"):
+        app.task(record_calls="yes")(sample)  # type: ignore[call-overload]
+    function = app.task(record_calls=True)(sample)
+    assert function.spec.record_calls is True
+    with pytest.raises(OptionError, match="record_calls"):
+        function.using(record_calls="no")  # type: ignore[typeddict-item]

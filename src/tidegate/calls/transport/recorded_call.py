@@ -13,7 +13,7 @@ from tidegate.calls.transport.identity import CallIdentity, identify_call, relea
 from tidegate.calls.transport.kept_response import KEPT_CODEC, KeptResponse
 from tidegate.context import Context, TaskStopped
 from tidegate.context.run_control import StopReason
-from tidegate.context.steps import recorded_steps
+from tidegate.context.steps import recorded_steps, records_calls
 from tidegate.domain.calls import CallResult
 from tidegate.domain.step import KEY_LENGTH, StepState, step_digest, step_key
 from tidegate.domain.text import redacted_text, storable
@@ -37,11 +37,13 @@ def recorded_call(request: Any, settings: CallSettings) -> RecordedCall | None:
         TaskStopped: The run has ended.
     """
     recording = settings.recording
-    if recording is None or request.method in _READS:
+    if request.method in _READS or (recording.is_final and not recording.is_on):
         return None
     run = current_run()
-    steps = None if run is None else recorded_steps(run)
-    if run is None or steps is None:
+    if run is None or not (recording.is_on if recording.is_final else records_calls(run, recording.is_on)):
+        return None
+    steps = recorded_steps(run)
+    if steps is None:
         return None
     identity = identify_call(request, steps)
     if identity is None:

@@ -127,6 +127,7 @@ class ChildRuntime:
         if function is None:
             return FunctionFailed(failure=_undeclared_function_failure(run.function), rule=-1)
         self._unsent_progress = None
+        control.records_calls = function.spec.record_calls
         context = _make_context(control, run)
         set_current_context(lambda: context)
         set_child_context(context)

@@ -122,6 +122,7 @@ class Executor:
         fence, now = claimed.fence, self._clock()
         control = RunControl(self._scratch_root, f"{fence.task_id}-{fence.run}", self._clock, started_at=now)
         function = self._functions[claimed.function]
+        control.records_calls = function.spec.record_calls
         options = self._options.get(claimed.function)
         if options is None or options.spec is not function.spec:
             options = self._options[claimed.function] = RunOptions.of(function.spec)
