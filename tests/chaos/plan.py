@@ -22,7 +22,7 @@ LONGEST_DELAY_LEASES = 3.0
 CRASH_WAIT_SECONDS = 0.2
 """First wait after a second crash; doubled each time."""
 CRASH_WAIT_CAP_SECONDS = 2.0
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 """For a worker command until its pool process takes tasks, on a machine with better things to do."""
 BATCHED_FROM = 25
 """Tasks in one transaction; more are enqueued in batches; the real limit is 5,000."""
