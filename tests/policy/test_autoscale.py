@@ -130,3 +130,14 @@ def test_more_work_never_asks_for_fewer_workers(group: WorkGroup, scaling: PoolS
     before = desired_workers([group], scaling).workers
     after = desired_workers([replace(group, runnable=group.runnable + more)], scaling).workers
     assert after >= before
+
+
+def test_a_worker_whose_slots_grow_counts_for_many_calls_and_for_few_other_tasks() -> None:
+    scaling = PoolScaling(slots_per_worker=8, growing_slots_per_worker=200, target_seconds=60.0)
+    calls = WorkGroup(runnable=1_000, run_seconds=12.0, slots_grow=True)
+    others = WorkGroup(runnable=100, run_seconds=12.0)
+    assert desired_workers([calls], scaling).workers == 1
+    assert desired_workers([calls, others], scaling).workers == 3
+    assert desired_workers([replace(calls, runnable=3_000)], scaling).workers == 3
+    by_backlog = replace(scaling, backlog_per_worker=100)
+    assert desired_workers([replace(calls, runnable=300)], by_backlog).workers == 3

@@ -11,8 +11,7 @@ from tidegate.cli.output import jsonable, print_json
 from tidegate.cli.table import print_table
 from tidegate.domain.readers import positive_option
 from tidegate.errors import OptionError
-from tidegate.monitor.scaling import decide_scaling, slots_of
-from tidegate.policy.autoscale import PoolScaling
+from tidegate.monitor.scaling import decide_scaling, scaling_of
 from tidegate.worker.settings import Pool
 
 
@@ -75,7 +74,7 @@ async def _show(
     async with opened_store(location) as store:
         found = []
         for pool in pools:
-            scaling = PoolScaling(slots_of(pool), least, most, target_seconds, backlog_per_worker)
+            scaling = scaling_of(pool, least, most, target_seconds, backlog_per_worker)
             found.append((pool, await decide_scaling(store, pool.queues, scaling)))
     if as_json:
         for pool, decision in found:

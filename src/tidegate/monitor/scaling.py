@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
+from typing import Any
 
-from tidegate.policy.autoscale import PoolScaling, ScalingDecision, desired_workers
+from tidegate.policy.autoscale import DEFAULT_TARGET_SECONDS, PoolScaling, ScalingDecision, desired_workers
 from tidegate.policy.work import Work, work_groups
 from tidegate.store.protocol import Store
 from tidegate.worker.settings import Pool
 
 
-def slots_of(pool: Pool) -> int:
-    """Return how many tasks one worker with this pool runs at once."""
-    return pool.slots * pool.processes
+def scaling_of(
+    pool: Pool,
+    min_workers: int = 0,
+    max_workers: int | None = None,
+    target_seconds: float = DEFAULT_TARGET_SECONDS,
+    backlog_per_worker: int | None = None,
+) -> PoolScaling:
+    """Return how a pool may be scaled. `PoolScaling` explains the numbers."""
+    growing = pool.most_slots * pool.processes if pool.concurrency == "auto" else None
+    slots = pool.slots * pool.processes
+    return PoolScaling(slots, growing, min_workers, max_workers, target_seconds, backlog_per_worker)
 
 
 async def decide_scaling(store: Store, queues: Collection[str], scaling: PoolScaling) -> ScalingDecision:
@@ -23,14 +32,31 @@ async def decide_scaling(store: Store, queues: Collection[str], scaling: PoolSca
         queues: The queues that the pool serves; `*` for all.
         scaling: The bounds, and how fast the backlog should be done.
     """
-    return desired_workers(work_groups(await store.get_work(), queues), scaling)
+    growing = growing_functions(await store.load_manifests())
+    return desired_workers(work_groups(await store.get_work(), queues, growing), scaling)
 
 
-def decide_for_pools(work: Work, pools: Sequence[Pool]) -> Mapping[str, ScalingDecision]:
-    """Return how many workers each pool could use, by its name, without a minimum and a maximum."""
+def growing_functions(manifests: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+    """Return the functions whose slots grow, of all applications."""
+    return frozenset(
+        name
+        for manifest in manifests.values()
+        for name, function in dict(manifest.get("functions") or {}).items()
+        if function.get("slots_grow")
+    )
+
+
+def decide_for_pools(
+    work: Work, pools: Sequence[Pool], growing: Container[str] = ()
+) -> Mapping[str, ScalingDecision]:
+    """Return how many workers each pool could use, by its name, without a minimum and a maximum.
+
+    Args:
+        work: What the store counted.
+        pools: The pools.
+        growing: The functions whose slots grow with `concurrency="auto"`.
+    """
     return {
-        pool.name: desired_workers(
-            work_groups(work, pool.queues), PoolScaling(slots_per_worker=slots_of(pool))
-        )
+        pool.name: desired_workers(work_groups(work, pool.queues, growing), scaling_of(pool))
         for pool in pools
     }

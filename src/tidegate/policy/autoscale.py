@@ -39,6 +39,8 @@ class WorkGroup:
     running: int = 0
     run_seconds: float | None = None
     """How long a run took recently, on average; None if no run ended."""
+    slots_grow: bool = False
+    """Whether the slots of its function grow (`concurrency="auto"`)."""
     limits: tuple[SlotLimit, ...] = ()
     is_own: bool = True
     """False if another pool runs the tasks. Such tasks only use part of the limits."""
@@ -50,6 +52,9 @@ class PoolScaling:
 
     slots_per_worker: int = 8
     """Tasks that one worker runs at once: the processes of the pool times their concurrency."""
+    growing_slots_per_worker: int | None = None
+    """How many tasks of functions whose slots grow one worker may run at once, beside those; None if its
+    slots do not grow."""
     min_workers: int = 0
     max_workers: int | None = None
     """None for any number."""
@@ -83,15 +88,16 @@ def desired_workers(groups: Iterable[WorkGroup], scaling: PoolScaling) -> Scalin
     """
     every = list(groups)
     use = _LimitUse(every)
-    slots, missing = 0, 0
+    slots, growing, missing = 0, 0, 0
     bound = ""
     for group in (group for group in every if group.is_own):
         wanted = _wanted_slots(group, scaling)
         given, limit = use.take(group, wanted)
         slots += given
+        growing += given if group.slots_grow and not _counts_backlog(group, scaling) else 0
         if wanted - given > missing:
             missing, bound = wanted - given, limit
-    workers = math.ceil(slots / scaling.slots_per_worker)
+    workers = _workers(slots, growing, scaling)
     if scaling.max_workers is not None and workers > scaling.max_workers:
         workers, bound = scaling.max_workers, "max_workers"
     workers = max(scaling.min_workers, workers)
@@ -102,10 +108,25 @@ def desired_workers(groups: Iterable[WorkGroup], scaling: PoolScaling) -> Scalin
     )
 
 
+def _workers(slots: int, growing: int, scaling: PoolScaling) -> int:
+    """Return how many workers have these slots, of which some are for functions whose slots grow."""
+    if scaling.growing_slots_per_worker is None:
+        return math.ceil(slots / scaling.slots_per_worker)
+    return max(
+        math.ceil(growing / scaling.growing_slots_per_worker),
+        math.ceil((slots - growing) / scaling.slots_per_worker),
+    )
+
+
+def _counts_backlog(group: WorkGroup, scaling: PoolScaling) -> bool:
+    """Whether each worker is to have a number of tasks, however long they run."""
+    return scaling.backlog_per_worker is not None or group.run_seconds is None
+
+
 def _wanted_slots(group: WorkGroup, scaling: PoolScaling) -> int:
     """Return the slots that would finish the work in time if there were no limits."""
     work = group.runnable + group.running
-    if scaling.backlog_per_worker is not None or group.run_seconds is None:
+    if _counts_backlog(group, scaling) or group.run_seconds is None:
         per_worker = scaling.backlog_per_worker or DEFAULT_BACKLOG_PER_WORKER
         wanted = math.ceil(work / per_worker) * scaling.slots_per_worker
     else:

@@ -8,8 +8,8 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.monitor.scaling import decide_scaling, slots_of
-from tidegate.policy.autoscale import DEFAULT_TARGET_SECONDS, PoolScaling
+from tidegate.monitor.scaling import decide_scaling, scaling_of
+from tidegate.policy.autoscale import DEFAULT_TARGET_SECONDS
 from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.problems import Problem
 from tidegate.web.protected_routes import READERS, AccessRule, ProtectedRouter, ResponseSpec
@@ -54,7 +54,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         if found is None:
             names = ", ".join(each.name for each in context.core.pools)
             raise Problem("not-found", f"the application has no pool {pool[:64]}; its pools: {names}")
-        scaling = PoolScaling(slots_of(found), min_workers, max_workers, target_seconds, backlog_per_worker)
+        scaling = scaling_of(found, min_workers, max_workers, target_seconds, backlog_per_worker)
         decision = await decide_scaling(await context.store(), found.queues, scaling)
         return json_response(
             ScalingOut(
