@@ -85,6 +85,8 @@ class RunControl:
     """When a time limit will stop this run, by `clock`."""
     is_over: bool = False
     """Whether the run has ended. Code that the run left running must make no further call."""
+    is_ending: bool = False
+    """Whether the function has failed, and only its steps in flight go on. No other step may begin."""
     retry: RetryRequest | None = None
     """Set once the function called `ctx.retry`. This is the outcome, even if the function continues."""
     suspension: SuspensionRequest | None = None

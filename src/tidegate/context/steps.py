@@ -249,6 +249,15 @@ class StepMethods:
         if self._control.is_over:
             message = "its run has ended"
             raise TaskStopped(message)
+        if self._control.is_ending and not self._is_in_step():
+            message = "its function has failed"
+            raise TaskStopped(message)
+
+    @staticmethod
+    def _is_in_step() -> bool:
+        from tidegate.steps import current_step
+
+        return current_step() is not None
 
     def _require_no_loop(self, called: str, fix: str) -> None:
         """Raise if a call that waits for the store would block an event loop: perhaps that of the worker.

@@ -235,8 +235,8 @@ async def repeat_open(store: Store, task_ids: Sequence[str], *, by: str, note: s
     while await store.find_doubts(_PAGE) >= _PAGE:
         pass
     for task_id in task_ids:
-        ids = [row.id for row in await store.list_doubts(task_id=task_id, limit=_PAGE)]
-        await store.resolve_doubts(ids, DoubtAnswer.REPEAT, by=by, note=note)
+        while rows := await store.list_doubts(task_id=task_id, limit=_PAGE):
+            await store.resolve_doubts([row.id for row in rows], DoubtAnswer.REPEAT, by=by, note=note)
 
 
 def audit_facts(decision: Decision, report: DoubtReport) -> list[tuple[str, str, str]]:

@@ -33,6 +33,7 @@ class RunWaits:
 
     _steps_in_flight: int = 0
     _steps_begun: int = 0
+    _streams_given: int = 0
     _waits: dict[object, Wait] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -75,6 +76,22 @@ class RunWaits:
         """Return how many steps are in flight, and how many were begun in total."""
         with self._lock:
             return self._steps_in_flight, self._steps_begun
+
+    @contextmanager
+    def giving_stream(self) -> Iterator[None]:
+        """Note that a step in flight is a stream that the function reads inside the block, or never reads."""
+        with self._lock:
+            self._streams_given += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._streams_given -= 1
+
+    def has_unfinished_steps(self) -> bool:
+        """Return whether a step is in flight that ends by itself, without a function that reads a stream."""
+        with self._lock:
+            return self._steps_in_flight > self._streams_given
 
     def keys(self) -> tuple[str, ...]:
         """Return the identities of the waits for events."""

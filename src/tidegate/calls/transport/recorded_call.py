@@ -134,6 +134,10 @@ class RecordedCall:
             raise TaskStopped(StopReason.LOST.value)
         raise refusal_of(begun.status, self._name, self._steps.fence.task_id)
 
+    def give_stream(self) -> None:
+        """Note that from now on the client reads the response. It may never read it to its end."""
+        self._in_flight.enter_context(self._steps.waits.giving_stream())
+
     async def keep(self, response: Any, body: bytes | None) -> KeptResponse | None:
         """Record the response of a call that succeeded.
 

@@ -230,6 +230,8 @@ class UpstreamTransport(_ClientTransport):
             raise
         seconds = time.monotonic() - sent_at
         if body is None:
+            if call is not None:
+                call.give_stream()
             response.stream = StreamedResponse(
                 library=self._library,
                 request=request,

@@ -62,6 +62,7 @@ from tidegate.worker.children.messages import (
 from tidegate.worker.engine.fallback_outcome import undecidable_failure
 from tidegate.worker.engine.outcome_decider import FUNCTION_NOT_DECLARED, bad_arguments_failure
 from tidegate.worker.engine.return_value import UnusableResult, await_value, encode_return_value, is_result
+from tidegate.worker.engine.steps_in_flight import wait_for_steps, wait_for_steps_sync
 from tidegate.worker.logs import register_application_loggers, set_up_logging
 from tidegate.worker.process_snapshot import ProcessSnapshot
 from tidegate.worker.signals import ignore_group_signals
@@ -172,7 +173,11 @@ class ChildRuntime:
         runner: asyncio.Runner,
     ) -> Any:
         if not function.is_async:
-            returned = function.function(*args, **kwargs)
+            try:
+                returned = function.function(*args, **kwargs)
+            except BaseException:
+                wait_for_steps_sync(control)
+                raise
             if is_result(returned):
                 return returned
 
@@ -184,6 +189,9 @@ class ChildRuntime:
                 return await await_value(
                     function.function(*args, **kwargs) if function.is_async else returned
                 )
+            except BaseException:
+                await wait_for_steps(control)
+                raise
             finally:
                 self._async_task = None
 

@@ -28,6 +28,7 @@ from tidegate.worker.engine.lease import Lease
 from tidegate.worker.engine.other_code import OtherCode, may_be_other_code
 from tidegate.worker.engine.outcome_decider import OutcomeDecider, bad_arguments_outcome
 from tidegate.worker.engine.return_value import UnusableResult, await_value, close_unawaited, is_result
+from tidegate.worker.engine.steps_in_flight import wait_for_steps
 from tidegate.worker.engine.task_run import RunOptions, TaskRun
 from tidegate.worker.engine.time_limits import TimeLimits
 
@@ -232,6 +233,7 @@ class Executor:
         except UnusableResult as refused:
             return self._decider.on_unusable_result(task_run, refused)
         except BaseException as raised:  # a function may raise anything, not only an Exception
+            await wait_for_steps(task_run.control)
             return self._decider.on_exception(
                 task_run, raised.error if isinstance(raised, FunctionRaised) else raised
             )
