@@ -10,6 +10,14 @@ from tidegate.context import RunControl
 from tidegate.domain.step import OnDoubt, StepState
 from tidegate.steps import StepPort
 from tidegate.store.event_rows import EventWait, WaitAnswer, WaitStatus
+from tidegate.store.provider_job_rows import (
+    JobAnswer,
+    JobBegin,
+    JobItem,
+    JobItems,
+    JobReport,
+    JobStatus,
+)
 from tidegate.store.step_rows import (
     BeginStatus,
     BegunStep,
@@ -29,6 +37,8 @@ class RecordingPort:
         self.ends: list[StepEnd] = []
         self.answers: dict[str, BegunStep] = {}
         """What a begin of a step of this name answers instead of `begun`."""
+        self.job = JobAnswer(JobStatus.KNOWN)
+        """What is recorded of each provider job."""
 
     def begin(self, begin: StepBegin) -> Future[BegunStep]:
         self.begins.append(begin)
@@ -46,6 +56,15 @@ class RecordingPort:
 
     def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:
         return answered(WaitAnswer(WaitStatus.TIMED_OUT))
+
+    def begin_job(self, begin: JobBegin) -> Future[JobAnswer]:
+        return answered(self.job)
+
+    def report_job(self, report: JobReport) -> Future[JobAnswer]:
+        return answered(self.job)
+
+    def read_job_items(self, wanted: JobItems) -> Future[list[JobItem]]:
+        return answered([])
 
 
 class StepStore:

@@ -32,6 +32,8 @@ from tidegate import (
     OptionError,
     Permanent,
     Pool,
+    ProviderJobFailedError,
+    ProviderJobTimeoutError,
     ResultTimeoutError,
     SchemaError,
     StepChangedError,
@@ -52,9 +54,11 @@ from tidegate import (
     WrongStateError,
     errors,
 )
+from tidegate.domain.provider_job import JobState
 from tidegate.domain.retention import Data
 from tidegate.internals import core_of
 from tidegate.store.archive import Archive
+from tidegate.store.provider_job_rows import JobAnswer, JobStatus
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.store.step_rows import BeginStatus, BegunStep
 
@@ -343,6 +347,16 @@ CASES: dict[str, Case] = {
         EventTimeoutError,
         {"event": "paid", "step": "paid"},
     ),
+    "a provider job without a result": (
+        lambda _: wait_for_a_job(JobState.FAILED),
+        ProviderJobFailedError,
+        {"job_id": "batch_1", "step": "batch"},
+    ),
+    "a provider job that took too long": (
+        lambda _: wait_for_a_job(JobState.TIMED_OUT),
+        ProviderJobTimeoutError,
+        {"job_id": "batch_1", "step": "batch"},
+    ),
     "a call of a parked upstream": (call_a_parked_upstream, UpstreamParkedError, {"upstream": "openai"}),
 }
 
@@ -352,6 +366,13 @@ async def do_a_step(recorded: BegunStep) -> None:
     port = RecordingPort()
     port.answers["call"] = recorded
     await context_with(port).step("call", abs, 1, key="a", on_change="error")
+
+
+async def wait_for_a_job(state: JobState) -> None:
+    """Wait for a provider job of which the store says that it ended so."""
+    port = RecordingPort()
+    port.job = JobAnswer(JobStatus.KNOWN, state, job_id="batch_1", error="no result")
+    await context_with(port).remote("batch", lambda: "batch_1", lambda job_id: job_id)
 
 
 async def wait_for_nobody(app: Tidegate) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         UpstreamAdmin,
         WorkerAdmin,
     )
-    from tidegate.admin.doubt_values import Doubt, StepStatus
+    from tidegate.admin.doubt_values import Doubt, ProviderJobStatus, StepStatus
     from tidegate.admin.history_values import DeathCount, FailureGroup, PeriodStatistics, UnknownFailureGroup
     from tidegate.admin.maps import MapItem, MapStatus
     from tidegate.admin.operation_values import Operation, RedrivenLetter
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
     from tidegate.domain.final_hook import FinalState
     from tidegate.domain.map_end import MapEnd
+    from tidegate.domain.provider_job import JobState
     from tidegate.domain.retention import ArchiveFormat, QueueRetention, Retention
     from tidegate.domain.schedule import CatchUp, Overlap, TickOutcome
     from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Jitter, Polynomial, Priority, Rule
@@ -73,6 +74,8 @@ if TYPE_CHECKING:
         NotAcceptedError,
         OperationNotFoundError,
         OptionError,
+        ProviderJobFailedError,
+        ProviderJobTimeoutError,
         ResultTimeoutError,
         SchemaError,
         StepChangedError,
@@ -124,6 +127,7 @@ if TYPE_CHECKING:
     from tidegate.policy.failure_state import FailureState
     from tidegate.policy.surge import Surge, SurgeComparison
     from tidegate.steps.options import StepDone
+    from tidegate.steps.pending import Pending
     from tidegate.store.operation_rows import LetterState, OperationKind, OperationState
     from tidegate.store.retention_rows import StoreSize, TableSize
     from tidegate.store.rows import ActionStatus, CancelStatus
@@ -192,6 +196,7 @@ __all__ = [
     "HistoryEntry",
     "HistoryFilters",
     "Jitter",
+    "JobState",
     "Key",
     "KeyConflictError",
     "LastFailure",
@@ -218,6 +223,7 @@ __all__ = [
     "ParkedBy",
     "PauseKind",
     "PauseStatus",
+    "Pending",
     "PeriodStatistics",
     "Permanent",
     "PlannedTick",
@@ -226,6 +232,9 @@ __all__ = [
     "PreparedTask",
     "Priority",
     "Progress",
+    "ProviderJobFailedError",
+    "ProviderJobStatus",
+    "ProviderJobTimeoutError",
     "ProviderLimit",
     "QueueAdmin",
     "QueueRetention",
@@ -367,6 +376,7 @@ _HOMES = {
     "Handle": "tidegate.handle",
     "HistoryEntry": "tidegate.values",
     "HistoryFilters": "tidegate.operations.history",
+    "JobState": "tidegate.domain.provider_job",
     "Jitter": "tidegate.domain.spec",
     "Key": "tidegate.calls.keys",
     "KeyConflictError": "tidegate.errors",
@@ -393,6 +403,7 @@ _HOMES = {
     "Overlap": "tidegate.domain.schedule",
     "ParkedBy": "tidegate.limits.values",
     "PauseKind": "tidegate.limits.pauses",
+    "Pending": "tidegate.steps.pending",
     "PauseStatus": "tidegate.admin.values",
     "PeriodStatistics": "tidegate.admin.history_values",
     "Permanent": "tidegate.verdicts",
@@ -402,6 +413,9 @@ _HOMES = {
     "PreparedTask": "tidegate.configured",
     "Priority": "tidegate.domain.spec",
     "Progress": "tidegate.context",
+    "ProviderJobFailedError": "tidegate.errors",
+    "ProviderJobStatus": "tidegate.admin.doubt_values",
+    "ProviderJobTimeoutError": "tidegate.errors",
     "ProviderLimit": "tidegate.admin.values",
     "QueueAdmin": "tidegate.admin",
     "QueueRetention": "tidegate.domain.retention",

@@ -28,7 +28,9 @@
     │   ├── StepInDoubtError       it may have been done; a person must decide
     │   ├── StepRejectedError      a person decided that it must not be done again
     │   ├── StepChangedError       its arguments differ from those of its recorded result
-    │   └── EventTimeoutError      the event that it waited for did not come in time
+    │   ├── EventTimeoutError      the event that it waited for did not come in time
+    │   ├── ProviderJobFailedError  a provider's job has no result
+    │   └── ProviderJobTimeoutError  a provider's job took too long
     ├── ResultTimeoutError         the task is not final yet
     └── TaskFailedError            the task is final, without success
         └── TaskCancelledError
@@ -392,3 +394,24 @@ class EventTimeoutError(StepError, TimeoutError):
     code = "TG604"
     event: str = ""
     """The event's name."""
+
+
+class ProviderJobFailedError(StepError):
+    """A provider's job has no result, and will get none. A `poll` raises it when the provider says so.
+
+    Each run gets the same error until one fails. Then a retry or a redrive submits the job once more.
+    """
+
+    code = "TG605"
+
+    job_id: str = ""
+    """What the provider calls the job."""
+
+
+class ProviderJobTimeoutError(StepError, TimeoutError):
+    """A provider's job took longer than the `timeout` of `ctx.remote`."""
+
+    code = "TG606"
+
+    job_id: str = ""
+    """What the provider calls the job."""

@@ -32,6 +32,7 @@ SHARED = {
     "steps",
     "task_tables",
     "task_waits",
+    "provider_jobs",
     "tokens",
 }
 """What several methods read or write. CONTRIBUTING.md lists them."""

@@ -45,6 +45,7 @@ TABLE: dict[tuple[str, str], str] = {
     ("WEBSOCKET", "/api/v1/tasks/{task_id}/socket"): "submitter viewer operator admin",
     ("GET", "/api/v1/tasks/{task_id}/history"): "viewer operator admin",
     ("GET", "/api/v1/tasks/{task_id}/steps"): "viewer operator admin",
+    ("GET", "/api/v1/tasks/{task_id}/provider-jobs"): "viewer operator admin",
     ("GET", "/api/v1/doubts"): "viewer operator admin",
     ("GET", "/api/v1/doubts/{doubt_id}"): "viewer operator admin",
     ("POST", "/api/v1/doubts/{doubt_id}/resolve"): "operator admin",

@@ -1,4 +1,4 @@
-"""What `app.admin` returns about steps and doubts. Moments are datetimes in UTC."""
+"""What `app.admin` returns about steps, provider jobs and doubts. Moments are datetimes in UTC."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.domain.moments import to_datetime, to_datetime_or_none
+from tidegate.domain.provider_job import JobState
 from tidegate.domain.step import DoubtState, OnDoubt, StepState
+from tidegate.store.provider_job_rows import ProviderJobRow
 from tidegate.store.step_rows import DoubtRow, StepRow
 
 
@@ -64,6 +66,40 @@ class StepStatus:
     """The task whose cached result it got, or `another tenant`; None if the work was done."""
 
 
+@dataclass(frozen=True, slots=True)
+class ProviderJobStatus:
+    """A provider job of a task."""
+
+    name: str
+    key: str
+    """The identity of the job within its task."""
+    provider: str
+    """The provider's name; empty if it is not known."""
+    state: JobState
+    job_id: str
+    """What the provider calls the job; empty until it is known."""
+    submits: int
+    """How often the job, or what was left of it, was to be submitted."""
+    polls: int
+    failed_polls: int
+    """Since the last good one."""
+    begun_at: datetime
+    submitted_at: datetime | None
+    polled_at: datetime | None
+    next_poll_at: datetime | None
+    """None if the job is not polled any more."""
+    done: float | None
+    """Progress, as far as the latest poll reported it."""
+    total: float | None
+    note: str
+    error: str
+    """The error of the latest poll that failed, or why the job has no result."""
+    items: int
+    """How many items of a batch have finished."""
+    cancel_requested_at: datetime | None
+    ended_at: datetime | None
+
+
 def doubt(row: DoubtRow) -> Doubt:
     """Return the public value of an entry of the ledger."""
     return Doubt(
@@ -100,4 +136,29 @@ def step_status(row: StepRow) -> StepStatus:
         size=row.size,
         upstream=row.upstream,
         cached_from=row.cached_from or None,
+    )
+
+
+def provider_job_status(row: ProviderJobRow) -> ProviderJobStatus:
+    """Return the public value of a provider job."""
+    return ProviderJobStatus(
+        name=row.name,
+        key=row.key,
+        provider=row.provider,
+        state=row.state,
+        job_id=row.job_id,
+        submits=row.generation,
+        polls=row.polls,
+        failed_polls=row.failed_polls,
+        begun_at=to_datetime(row.begun_at),
+        submitted_at=to_datetime_or_none(row.submitted_at),
+        polled_at=to_datetime_or_none(row.polled_at),
+        next_poll_at=to_datetime(row.next_poll_at) if row.is_polled else None,
+        done=row.done,
+        total=row.total,
+        note=row.note,
+        error=row.error,
+        items=row.items,
+        cancel_requested_at=to_datetime_or_none(row.cancel_requested_at),
+        ended_at=to_datetime_or_none(row.ended_at),
     )

@@ -6,7 +6,12 @@ import builtins
 from collections.abc import Iterable, Mapping
 from typing import TypedDict, Unpack
 
-from tidegate.admin.doubt_values import StepStatus, step_status
+from tidegate.admin.doubt_values import (
+    ProviderJobStatus,
+    StepStatus,
+    provider_job_status,
+    step_status,
+)
 from tidegate.admin.source import AdminSource
 from tidegate.admin.values import WaitExplanation
 from tidegate.domain.readers import require_names, whole_option, wrong
@@ -110,6 +115,20 @@ class TaskAdmin:
     def steps_sync(self, task_id: str) -> builtins.list[StepStatus]:
         """Same as `steps`, from sync code."""
         return run_sync(self.steps(task_id))
+
+    async def provider_jobs(self, task_id: str) -> builtins.list[ProviderJobStatus]:
+        """Return the provider jobs of a task, in the order in which they were begun.
+
+        Raises:
+            TaskNotFoundError: No such task.
+        """
+        store = await self._source.opened_store()
+        rows = await store.list_provider_jobs(await full_id(store, task_id))
+        return [provider_job_status(row) for row in rows]
+
+    def provider_jobs_sync(self, task_id: str) -> builtins.list[ProviderJobStatus]:
+        """Same as `provider_jobs`, from sync code."""
+        return run_sync(self.provider_jobs(task_id))
 
     async def cancel(
         self, task_ids: TaskIds, why: str = "", *, force: bool = False

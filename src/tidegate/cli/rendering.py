@@ -25,6 +25,7 @@ from tidegate.domain.usage import UsageTotals
 from tidegate.errors import DataRemovedError
 from tidegate.policy.explain import HOLDERS
 from tidegate.store.protocol import Store
+from tidegate.store.provider_job_rows import ProviderJobRow
 from tidegate.store.rows import DeadLetterRow, HistoryRow, TaskRow
 from tidegate.store.step_rows import OTHER_TENANT, StepRow
 
@@ -150,9 +151,11 @@ async def show_task(store: Store, row: TaskRow, *, with_args: bool, as_json: boo
     """
     history = await store.get_history(row.id)
     steps = await store.read_steps(row.id, with_data=with_args)
+    jobs = await store.list_provider_jobs(row.id)
     private = await _private(store, row) if with_args else {}
     if as_json:
         shown = {"history": jsonable(history), "steps": [_step_json(step) for step in steps]}
+        shown |= {"provider_jobs": jsonable(jobs)}
         print_json(task_json(row) | shown | jsonable(private))
         return
     private = private or await _result(store, row)
@@ -163,6 +166,9 @@ async def show_task(store: Store, row: TaskRow, *, with_args: bool, as_json: boo
     click.echo()
     if steps:
         _print_steps(steps)
+        click.echo()
+    if jobs:
+        _print_provider_jobs(jobs)
         click.echo()
     _print_history(history)
 
@@ -258,6 +264,29 @@ def _step_json(step: StepRow) -> dict[str, Any]:
     fields: dict[str, Any] = jsonable(replace(step, data=None))
     del fields["data"], fields["codec"], fields["arguments"]
     return fields if step.data is None else fields | {"result": result_json(step.data, step.codec)}
+
+
+def _print_provider_jobs(jobs: Sequence[ProviderJobRow]) -> None:
+    """Print the provider jobs of a task as a table."""
+    print_table(
+        ["PROVIDER JOB", "ID", "STATE", "PROVIDER", "POLLS", "NEXT POLL", "ITEMS", "NOTE"],
+        [
+            [
+                job.name,
+                job.job_id,
+                job.state,
+                job.provider,
+                job.polls,
+                moment(job.next_poll_at) if job.is_polled else "",
+                job.items or "",
+                printable(job.error or job.note),
+            ]
+            for job in jobs
+        ],
+        numbers=["POLLS", "ITEMS"],
+        optional=["PROVIDER", "ITEMS", "NOTE", "NEXT POLL"],
+        shorten=["PROVIDER JOB", "NOTE"],
+    )
 
 
 def _print_steps(steps: Sequence[StepRow]) -> None:

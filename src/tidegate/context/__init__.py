@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tidegate.context.provider_jobs import ProviderJobMethods
 from tidegate.context.run_control import (
     Progress,
     RetryRequest,
@@ -23,7 +24,6 @@ from tidegate.context.run_control import (
     SuspensionRequest,
 )
 from tidegate.context.stop import RetryRequested, TaskStopped, TaskSuspended
-from tidegate.context.waits import WaitMethods
 from tidegate.domain.calls import CallLog
 from tidegate.domain.failure import LastFailure
 from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option
@@ -38,7 +38,7 @@ BACKPRESSURE_SECONDS = 0.05
 """How long a function that emits waits before it checks again whether there is room."""
 
 
-class Context(WaitMethods):
+class Context(ProviderJobMethods):
     """What a running task can use. Call it from the function's own thread or event loop."""
 
     def __init__(

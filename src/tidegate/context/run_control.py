@@ -110,6 +110,8 @@ class RunControl:
     """Why this process must be replaced after the run; empty if the task did not ask for it."""
     is_stop_raised: bool = False
     """Whether the stop has already cut off a blocking call. Later calls of the function are not cut off."""
+    is_cancelling: bool = False
+    """Whether this run only cancels the provider jobs of its task, which ends with it."""
     _stop: StopReason | None = field(default=None, init=False)
     _aborts: dict[object, Callable[[], None]] = field(default_factory=dict, init=False)
 

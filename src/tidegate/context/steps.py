@@ -7,7 +7,7 @@ import functools
 import threading
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple, overload
 
 from tidegate.context.run_control import RunControl, StopReason
 from tidegate.context.stop import TaskStopped, TaskSuspended
@@ -27,6 +27,10 @@ Ts = TypeVarTuple("Ts")
 
 _WORK_CHECK_SECONDS = 0.5
 """How often a run that cannot end yet asks whether another task has done its work."""
+TURNS = 10
+"""Turns of the event loop that the rest of the function gets to begin another step, before the run ends."""
+CHECK_SECONDS = 0.05
+"""How often a wait checks whether the steps in flight are done, and a plain function whether to stop."""
 
 _lock = threading.Lock()
 """Held while the steps of a run are made: a function may ask for them in several threads."""
@@ -146,7 +150,7 @@ class StepMethods:
             StepRejectedError: A person decided that the step must not be done again.
             Exception: What the function raised.
         """
-        from tidegate.steps import StepLost, do_step
+        from tidegate.steps import StepLost, StepRefused, do_step
 
         shared = _shared(cache, cache_key, cache_version, cache_scope)
         options = _options(name, key, in_doubt, on_change, timeout, retry, shared)
@@ -159,6 +163,8 @@ class StepMethods:
                 )
         except StepLost:
             raise TaskStopped(StopReason.LOST.value) from None
+        except StepRefused:
+            await self._stop_cancelling()
 
     def step_sync(
         self,
@@ -176,7 +182,7 @@ class StepMethods:
         cache_scope: CacheScope | None = None,
     ) -> T:
         """Do the same as `step`, from a plain function."""
-        from tidegate.steps import StepLost, do_step_sync
+        from tidegate.steps import StepLost, StepRefused, do_step_sync
 
         self._require_no_loop("ctx.step_sync", "use `await ctx.step(…)`")
         shared = _shared(cache, cache_key, cache_version, cache_scope)
@@ -190,6 +196,8 @@ class StepMethods:
                 )
         except StepLost:
             raise TaskStopped(StopReason.LOST.value) from None
+        except StepRefused:
+            raise TaskStopped(StopReason.CANCEL.value) from None
         return result
 
     @property
@@ -231,6 +239,19 @@ class StepMethods:
     @abstractmethod
     def _wait_sync(self, wait: Wait, at_most: float) -> None:
         """Do the same in a plain function."""
+
+    async def _stop_cancelling(self) -> NoReturn:
+        """End a run that only cancels provider jobs, once no other code of the run cancels one.
+
+        Raises:
+            TaskStopped: Always.
+        """
+        waits = self._steps().waits
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        while waits.steps()[0]:  # noqa: ASYNC110 - threads end steps too
+            await asyncio.sleep(CHECK_SECONDS)
+        raise TaskStopped(StopReason.CANCEL.value)
 
     def _begin_step(
         self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], options: StepOptions
@@ -284,6 +305,7 @@ class StepMethods:
                 self._control.steps = RunSteps(
                     Fence(self.task_id, self.run), self.function, port, self.upstream, self.tenant
                 )
+                self._control.steps.is_cancelling = self._control.is_cancelling
             return self._control.steps
 
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from tidegate.context.run_control import StopReason, SuspensionRequest
-from tidegate.context.steps import StepMethods
+from tidegate.context.steps import CHECK_SECONDS, TURNS, StepMethods
 from tidegate.context.stop import TaskStopped, TaskSuspended
 from tidegate.domain.final_result import OtherTask
 from tidegate.domain.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option, short_text_option
@@ -30,14 +30,10 @@ SUSPEND_SECONDS = 5.0
 more than the slot does."""
 
 _SLEEP = "sleep"
-_CHECK_SECONDS = 0.05
-"""How often a wait checks whether the steps in flight are done, and a plain function whether to stop."""
 _EVENT_CHECK_SECONDS = 1.0
 """How often a run that cannot end yet asks for its event."""
 _CHILD_CHECK_SECONDS = 1.0
 """How often a run that cannot end yet checks whether the tasks that it waits for have ended."""
-_TURNS = 10
-"""Turns of the event loop that the rest of the function gets to begin another step, before the run ends."""
 _ROUNDING_SECONDS = 0.001
 """A wait with less than this left is over."""
 
@@ -280,26 +276,30 @@ class WaitMethods(StepMethods):
             TaskSuspended: The run ends for now.
         """
         waits = self._steps().waits
+        if self._control.is_cancelling:
+            await self._stop_cancelling()
         until = self._control.clock() + at_most
         while (left := min(self._left(wait.ends_at), self._left(until))) > 0:
             if self._left(wait.ends_at) < SUSPEND_SECONDS:
                 await asyncio.sleep(left)
                 return
             begun_before = waits.steps()[1]
-            for _ in range(_TURNS):
+            for _ in range(TURNS):
                 await asyncio.sleep(0)
             if waits.steps() == (0, begun_before):
                 self._suspend(waits)
-            await asyncio.sleep(_CHECK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
 
     def _wait_sync(self, wait: Wait, at_most: float = math.inf) -> None:
         waits = self._steps().waits
         until = self._control.clock() + at_most
         while (left := min(self._left(wait.ends_at), self._left(until))) > 0:
             self.raise_if_cancelled()
+            if self._control.is_cancelling:
+                raise TaskStopped(StopReason.CANCEL.value)
             if self._left(wait.ends_at) >= SUSPEND_SECONDS and waits.steps()[0] == 0:
                 self._suspend(waits)
-            time.sleep(min(left, _CHECK_SECONDS))
+            time.sleep(min(left, CHECK_SECONDS))
 
     def _suspend(self, waits: RunWaits) -> NoReturn:
         """End the run until the first of its waits is over."""

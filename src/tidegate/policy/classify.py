@@ -14,6 +14,8 @@ from tidegate.errors import (
     EventTimeoutError,
     KeyConflictError,
     NotAcceptedError,
+    ProviderJobFailedError,
+    ProviderJobTimeoutError,
     StepError,
     StepInDoubtError,
     StepRejectedError,
@@ -215,9 +217,9 @@ def _step_failure(exc: BaseException) -> Failure | None:
     reason = Reason.INVALID_REQUEST
     if isinstance(error, StepInDoubtError):
         reason = Reason.IN_DOUBT
-    elif isinstance(error, StepRejectedError):
+    elif isinstance(error, StepRejectedError | ProviderJobFailedError):
         reason = Reason.REJECTED
-    elif isinstance(error, EventTimeoutError):
+    elif isinstance(error, EventTimeoutError | ProviderJobTimeoutError):
         reason = Reason.TIMEOUT
     return Failure(
         Verdict.PERMANENT, reason, message=message_of(error), evidence=f"class {class_name_of(error)}"

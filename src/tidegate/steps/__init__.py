@@ -10,7 +10,7 @@ is how both reach the store from the event loop, a thread or a child process; th
 from tidegate.steps.cache import Cache, CacheScope, cache_options
 from tidegate.steps.current import CurrentStep, current_step
 from tidegate.steps.doing import do_step, do_step_sync
-from tidegate.steps.execution import StepExecution, StepLost, refusal_of
+from tidegate.steps.execution import StepExecution, StepLost, StepRefused, refusal_of
 from tidegate.steps.options import InDoubt, OnChange, StepDone, step_options
 from tidegate.steps.port import NotRecorded, StepPort, answered
 from tidegate.steps.run_steps import RunSteps
@@ -27,6 +27,7 @@ __all__ = [
     "StepExecution",
     "StepLost",
     "StepPort",
+    "StepRefused",
     "answered",
     "cache_options",
     "current_step",

@@ -82,7 +82,7 @@ async def _do(
         async with AsyncExitStack() as thread_slot:
             begun = await _begun_in_turn(execution, steps, function, thread_slot, wait)
             if begun.status is BeginStatus.IN_DOUBT and options.reconcile is not None:
-                done = await _called(functools.partial(options.reconcile, execution.current.idempotency_key))
+                done = await called(functools.partial(options.reconcile, execution.current.idempotency_key))
                 if done is not None:
                     return await _finished(execution, _reconciled(done))
                 begun = await _begun(execution.without_wait(), OnDoubt.REPEAT)
@@ -222,11 +222,11 @@ async def _called_in_step(
     """Call a step's function as part of the step. Its slot for a thread is free once the thread has ended."""
     context = contextvars.copy_context()
     context.run(enter_step, current)
-    calling = _without_exit(_called(function, thread_slot.aclose))
+    calling = _without_exit(called(function, thread_slot.aclose))
     return await asyncio.get_running_loop().create_task(calling, context=context)
 
 
-async def _called(
+async def called(
     function: Callable[[], Any], on_thread_ended: Callable[[], Awaitable[None]] | None = None
 ) -> Any:
     """Call a function: a plain one in a thread, so that it does not block the loop."""

@@ -47,6 +47,10 @@ class StepLost(BaseException):
     """The run is no longer the task's current one, or the task is gone. Turned into `TaskStopped` at once."""
 
 
+class StepRefused(BaseException):
+    """The run begins no new step. Turned into `TaskStopped` at once."""
+
+
 class Recorded(NamedTuple):
     """The result of a step that was done before."""
 
@@ -103,6 +107,8 @@ class StepExecution:
     def recorded(self) -> Recorded | None:
         """Return the result, if an earlier run recorded it and it was read with the others."""
         row = self._steps.recorded(self.key, self._name)
+        if self._steps.is_cancelling and (row is None or row.state is not StepState.DONE):
+            raise StepRefused
         if row is None or row.state is not StepState.DONE or row.data is None:
             return None
         self._require_same_arguments(row.arguments)
@@ -285,16 +291,21 @@ def _has_no_answer(failure: Failure) -> bool:
 
 def _fingerprint(name: str, args: tuple[Any, ...], options: StepOptions) -> bytes:
     if options.key is None:
-        return _encoded_arguments(name, args)
+        return fingerprint_of_arguments(name, args)
     key = b"key\0" + options.key.encode()
-    return key + b"\0" + _encoded_arguments(name, args) if options.on_change == "rerun" else key
+    return key + b"\0" + fingerprint_of_arguments(name, args) if options.on_change == "rerun" else key
 
 
 def _arguments_digest(name: str, args: tuple[Any, ...]) -> str:
-    return hashlib.sha256(_encoded_arguments(name, args)).hexdigest()[:32]
+    return hashlib.sha256(fingerprint_of_arguments(name, args)).hexdigest()[:32]
 
 
-def _encoded_arguments(name: str, args: tuple[Any, ...]) -> bytes:
+def fingerprint_of_arguments(name: str, args: tuple[Any, ...]) -> bytes:
+    """Return what identifies the arguments of a step: their encoded form.
+
+    Raises:
+        ArgumentsError: They cannot be encoded, or are too large.
+    """
     try:
         return encode(list(args), path=f"the arguments of step {name!r}", limit=ARGUMENT_BYTES)
     except ArgumentsError as error:

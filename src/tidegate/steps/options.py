@@ -30,7 +30,8 @@ Reconcile = Callable[[str], StepDone | Awaitable[StepDone | None] | None]
 
 The function gets the step's idempotency key. The function returns `StepDone(result)` if the step was done.
 The function returns None if the step was not done; then the step is done again."""
-InDoubt = Literal["repeat", "ask"] | Reconcile
+DoubtPolicy = Literal["repeat", "ask"]
+InDoubt = DoubtPolicy | Reconcile
 OnChange = Literal["rerun", "error"]
 MOST_RETRIES = 20
 

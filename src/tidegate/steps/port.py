@@ -8,6 +8,14 @@ from typing import Any, Protocol, TypeVar
 
 from tidegate.errors import UsageError
 from tidegate.store.event_rows import EventWait, WaitAnswer
+from tidegate.store.provider_job_rows import (
+    JobAnswer,
+    JobBegin,
+    JobItem,
+    JobItems,
+    JobReport,
+    JobStatus,
+)
 from tidegate.store.step_rows import (
     BeginStatus,
     BegunStep,
@@ -35,6 +43,15 @@ class StepPort(Protocol):
     def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:
         """Begin a wait for an event, or return what became of it."""
 
+    def begin_job(self, begin: JobBegin) -> Future[JobAnswer]:
+        """Record that the run waits for a provider job, or return what is recorded of it."""
+
+    def report_job(self, report: JobReport) -> Future[JobAnswer]:
+        """Record what the run has learned about a provider job."""
+
+    def read_job_items(self, wanted: JobItems) -> Future[list[JobItem]]:
+        """Return some finished items of a provider job; none after the last."""
+
 
 class NotRecorded:
     """The steps of a plain call, outside a worker: each is done, and none is kept."""
@@ -56,6 +73,18 @@ class NotRecorded:
         raise UsageError(
             "ctx.wait_event was called outside a worker", fix="enqueue the task, and let a worker run it"
         )
+
+    def begin_job(self, begin: JobBegin) -> Future[JobAnswer]:
+        """Let the job be submitted."""
+        return _done(JobAnswer(JobStatus.KNOWN))
+
+    def report_job(self, report: JobReport) -> Future[JobAnswer]:
+        """Keep nothing."""
+        return _done(JobAnswer(JobStatus.KNOWN))
+
+    def read_job_items(self, wanted: JobItems) -> Future[list[JobItem]]:
+        """Return no items."""
+        return _done([])
 
 
 async def answered(future: Future[T]) -> T:

@@ -44,6 +44,8 @@ class RunSteps:
         self.port = port
         self.waits = RunWaits()
         self.function = function
+        self.is_cancelling = False
+        """Whether the run only cancels provider jobs: it begins no step that is not recorded."""
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._released: dict[str, list[int]] = {}

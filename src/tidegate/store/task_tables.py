@@ -45,6 +45,8 @@ TASK_TABLES = (
     TaskTable("task_wait", Data.STEPS),
     TaskTable("approval", Data.STEPS),
     TaskTable("cache_wait", Data.STEPS),
+    TaskTable("provider_job", Data.STEPS),
+    TaskTable("provider_job_item", Data.STEPS),
     TaskTable("stream", Data.CHUNKS),
     TaskTable("chunk", Data.CHUNKS),
     TaskTable("task_after", Data.TASKS),

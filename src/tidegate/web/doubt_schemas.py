@@ -1,4 +1,4 @@
-"""Types of the bodies about steps and doubts, and how the store's rows fill them."""
+"""Types of the bodies about steps, provider jobs and doubts, and how the store's rows fill them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from tidegate.store.provider_job_rows import ProviderJobRow
 from tidegate.store.step_rows import DoubtRow, StepRow
 
 
@@ -35,6 +36,46 @@ class StepsOut(msgspec.Struct):
     """The recorded steps of a task, in the order in which they were first begun. Results are not shown."""
 
     steps: list[StepOut]
+
+
+class ProviderJobOut(msgspec.Struct):
+    """A provider job of a task."""
+
+    name: str
+    key: str
+    """The identity of the job within its task."""
+    provider: str
+    """The provider's name; empty if it is not known."""
+    state: str
+    """`submitting`, `running`, `done`, `failed`, `timed_out`, `cancelled` or `cancel_failed`."""
+    job_id: str
+    """What the provider calls the job; empty until it is known."""
+    submits: int
+    """How often the job, or what was left of it, was to be submitted."""
+    polls: int
+    failed_polls: int
+    """Since the last good one."""
+    begun_at: float
+    submitted_at: float | None
+    polled_at: float | None
+    next_poll_at: float | None
+    """Null if the job is not polled any more."""
+    done: float | None
+    """Progress, as far as the latest poll reported it."""
+    total: float | None
+    note: str
+    error: str
+    """The error of the latest poll that failed, or why the job has no result."""
+    items: int
+    """How many items of a batch have finished."""
+    cancel_requested_at: float | None
+    ended_at: float | None
+
+
+class ProviderJobsOut(msgspec.Struct):
+    """The provider jobs of a task, in the order in which they were begun. Results are not shown."""
+
+    provider_jobs: list[ProviderJobOut]
 
 
 class DoubtOut(msgspec.Struct):
@@ -124,3 +165,9 @@ def to_doubt_out(row: DoubtRow) -> DoubtOut:
     fields = asdict(row)
     fields |= {"doubt_id": fields.pop("id"), "tenant": row.tenant or None}
     return DoubtOut(**fields | {"state": str(row.state), "on_doubt": str(row.on_doubt)})
+
+
+def to_provider_job_out(row: ProviderJobRow) -> ProviderJobOut:
+    """Return a provider job as the API shows it."""
+    fields = asdict(row) | {"next_poll_at": row.next_poll_at if row.is_polled else None}
+    return ProviderJobOut(submits=fields.pop("generation"), **fields)

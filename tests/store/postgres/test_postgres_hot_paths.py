@@ -126,6 +126,7 @@ OF_TASKS = {
     "task", "payload", "ready", "running", "waiting", "archive", "dead", "result", "attempt", "action", "key",
     "chunk", "stream", "progress", "permit", "usage",
     "step", "doubt", "event_wait", "task_wait", "approval", "cache_wait", "cached_result",
+    "provider_job", "provider_job_item",
 }  # fmt: skip
 
 

@@ -424,7 +424,13 @@ STAYS = {
     "death", "death_day", "daily_summary", "control", "control_report", "pause", "enqueue_batch", "enqueue_batch_task", "migration", "compatible", "audit", "key", "moving", "moved",
     "alert_pass", "alert_episode", "alert_notice", "alert_sink",
 }  # fmt: skip
-NUMBERED = {"step": {"number"}, "doubt": {"id"}, "event_wait": {"number"}, "approval": {"number"}}
+NUMBERED = {
+    "step": {"number"},
+    "doubt": {"id"},
+    "event_wait": {"number"},
+    "approval": {"number"},
+    "provider_job": {"number"},
+}
 """Columns whose values the target gives itself."""
 
 

@@ -29,6 +29,8 @@ UnsuccessfulOutcome = Retrying | Released | Suspended | Dead | Cancelled
 _FALLBACK_DELAY_SECONDS = 60.0
 KEPT_SUSPENSIONS = 20
 """The history keeps the suspensions of this many of a task's latest runs: some tasks suspend very often."""
+_CANCELS_FIRST = "cancels its provider jobs first"
+"""The note on a run whose task runs once more before it ends."""
 _NEXT_KEY_SECONDS = 0.25
 """Wait until a task continues with the next key, after its key failed."""
 
@@ -142,7 +144,13 @@ def is_resend(outcome: UnsuccessfulOutcome, kept: tuple[Any, ...] | None) -> boo
     return kept in (
         build_attempt_record(outcome, is_cancelled=False),
         build_attempt_record(outcome, is_cancelled=True),
+        build_attempt_record(cancels_first(outcome), is_cancelled=False),
     )
+
+
+def cancels_first(outcome: UnsuccessfulOutcome) -> Released:
+    """Return the outcome of a run whose task runs once more, to cancel its provider jobs, before it ends."""
+    return Released(outcome.fence, _CANCELS_FIRST, charge=Charge.NOTHING, calls=outcome.calls)
 
 
 def with_placeholder(outcome: Outcome, error: Exception) -> Outcome:

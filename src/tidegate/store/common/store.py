@@ -27,6 +27,7 @@ from tidegate.store.common import (
     overview,
     parents,
     permits,
+    provider_jobs,
     reads,
     retention,
     runs,
@@ -104,6 +105,13 @@ class CommonStore(StoreMethods):
     ask_approval = write(approvals.ask_approval)
     answer_approval = write(approvals.answer_approval, notify=True)
     list_approvals = read(approvals.list_approvals)
+
+    # --- provider jobs ---
+
+    begin_provider_job = write(provider_jobs.begin_provider_job)
+    record_provider_job = write(provider_jobs.record_provider_job)
+    read_job_items = read(provider_jobs.read_job_items)
+    list_provider_jobs = read(provider_jobs.list_provider_jobs)
 
     # --- retention ---
 

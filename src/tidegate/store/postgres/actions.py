@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import WAITING, State
-from tidegate.store.common import ids
+from tidegate.store.common import ids, provider_jobs
 from tidegate.store.common.final_hooks import EndedTask
 from tidegate.store.common.text import storable
 from tidegate.store.postgres.final_hooks import enqueue_hooks
@@ -38,6 +38,10 @@ async def cancel(
 
     async def attempt(left: list[str]) -> dict[str, CancelStatus]:
         asked = await db.column(_CANCEL["ask"], left, db.at, force)
+        if not force:
+            found = [task_id for task_id in left if task_id not in set(map(str, asked))]
+            asked = [*asked, *await provider_jobs.cancel_waiting(db, await db.now(), found)]
+            left = [task_id for task_id in left if task_id not in set(map(str, asked))]
         ended = await db.column(_CANCEL["end"], left, db.at)
         if ended:
             await db.run(_FREE_UNIQUE, ended)

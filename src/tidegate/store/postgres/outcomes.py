@@ -12,7 +12,7 @@ from tidegate.domain.failure import CallFailure
 from tidegate.domain.outcome import Dead, Retrying, Suspended
 from tidegate.domain.states import State
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
-from tidegate.store.common import cached, events, gates, task_waits
+from tidegate.store.common import cached, events, gates, provider_jobs, task_waits
 from tidegate.store.common.deaths import DeathTotals
 from tidegate.store.common.final_hooks import ended_task
 from tidegate.store.common.outcomes import (
@@ -69,6 +69,7 @@ async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutco
     now: float = rows[0]["now"]
     found = {str(task_id): EndedRunRow(*columns) for task_id, _, *columns in rows}
     outcomes = await _woken_if_ended(db, outcomes, found)
+    found, outcomes = await _cancelling_first(db, now, found, outcomes)
     has_next_key = await _update_gates(db, now, outcomes, found)
     ended = sorted(
         _EndedTask(
@@ -110,6 +111,26 @@ async def _woken_if_ended(
         and await events.has_ended_wait(db, task_id, outcome.wait_keys)
     }
     return {**outcomes, **woken} if woken else outcomes
+
+
+async def _cancelling_first(
+    db: PostgresSession,
+    now: float,
+    found: dict[str, EndedRunRow],
+    outcomes: Mapping[str, UnsuccessfulOutcome],
+) -> tuple[dict[str, EndedRunRow], Mapping[str, UnsuccessfulOutcome]]:
+    """Return the runs and outcomes. Tasks that first have to cancel their provider jobs become ready."""
+    changed = {
+        task_id: await provider_jobs.cancel_before_end(db, now, task_id, run, outcomes[task_id])
+        for task_id, run in sorted(found.items())
+        if provider_jobs.may_have_to_cancel(run, outcomes[task_id])
+    }
+    if not changed:
+        return found, outcomes
+    return (
+        {**found, **{task_id: run for task_id, (run, _) in changed.items()}},
+        {**outcomes, **{task_id: outcome for task_id, (_, outcome) in changed.items()}},
+    )
 
 
 async def count(db: PostgresSession, now: float, totals: RollupTotals) -> None:

@@ -21,6 +21,7 @@ from tidegate.store.protocol.events import Events
 from tidegate.store.protocol.maps import Maps
 from tidegate.store.protocol.operations import Operations
 from tidegate.store.protocol.parents import Parents
+from tidegate.store.protocol.provider_jobs import ProviderJobs
 from tidegate.store.protocol.retention import Retention
 from tidegate.store.protocol.schedules import Schedules
 from tidegate.store.protocol.steps import Steps
@@ -76,6 +77,7 @@ class Store(
     Steps,
     Events,
     Approvals,
+    ProviderJobs,
     Workers,
     Maintenance,
     Retention,

@@ -12,7 +12,7 @@ import apsw
 
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import WAITING, State
-from tidegate.store.common import ids
+from tidegate.store.common import ids, provider_jobs
 from tidegate.store.common.final_hooks import EndedTask
 from tidegate.store.common.rollup_totals import RollupTotals
 from tidegate.store.common.text import storable
@@ -21,6 +21,7 @@ from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.enqueue import count_enqueued
 from tidegate.store.sqlite.finish import count, enqueue_hooks
 from tidegate.store.sqlite.statements import load
+from tidegate.store.sqlite.work import SqliteSession, complete
 
 _ACTION = load("actions")
 _CANCEL = load("cancel")
@@ -131,6 +132,8 @@ def _cancel_one(
     record_action(db, now, task, "cancel requested", why)
     if table == "running":
         db.execute(_CANCEL["ask"], (task, now, force))
+        return CancelStatus.REQUESTED
+    if not force and complete(provider_jobs.cancel_waiting(SqliteSession(db, now), now, [task])):
         return CancelStatus.REQUESTED
     run, ready_at = query.one(db, _LEAVE.get(table, _CANCEL["leave_waiting"]), (task,))
     db.execute(_CANCEL["archive"], (task, run, ready_at, now))

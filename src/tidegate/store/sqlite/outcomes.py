@@ -10,7 +10,7 @@ from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import Dead, Outcome, Retrying, Succeeded, Suspended
 from tidegate.domain.states import State
 from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
-from tidegate.store.common import cached, events, gates, task_waits
+from tidegate.store.common import cached, events, gates, provider_jobs, task_waits
 from tidegate.store.common.deaths import DeathTotals
 from tidegate.store.common.final_hooks import EndedTask, ended_task
 from tidegate.store.common.outcomes import (
@@ -58,6 +58,7 @@ def end_run(
     run = EndedRunRow(*row)
     if isinstance(outcome, Suspended) and outcome.wait_keys:
         outcome = _woken_if_ended(db, now, task, outcome)
+    run, outcome = complete(provider_jobs.cancel_before_end(SqliteSession(db, now), now, task, run, outcome))
     transition = plan_transition(now, run, outcome, has_next_key=_update_gate(db, now, run, outcome))
     db.execute(_SQL["attempt"], (task, *transition.attempt_row))
     _spend(db, now, task, outcome, transition)

@@ -26,6 +26,7 @@ TASK_TABLES = (
     "task", "payload", "ready", "waiting", "archive", "result", "dead", "attempt", "action", "progress",
     "usage", "stream", "chunk", "step", "doubt", "event_wait", "task_wait", "approval", "cache_wait",
     "task_after",
+    "provider_job", "provider_job_item",
 )  # fmt: skip
 """The tables whose rows are copied with their task. The names it holds are copied separately."""
 SHARED_TABLES = (

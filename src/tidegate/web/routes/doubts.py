@@ -19,9 +19,11 @@ from tidegate.web.doubt_schemas import (
     DoubtOut,
     DoubtPage,
     DoubtResolvedOut,
+    ProviderJobsOut,
     ResolveDoubtRequest,
     StepsOut,
     to_doubt_out,
+    to_provider_job_out,
     to_step_out,
 )
 from tidegate.web.problems import Problem
@@ -46,12 +48,12 @@ Before = Annotated[
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     """Register the routes. A tenant's token sees and decides the doubts of its own tasks only."""
-    _add_step_route(api, context)
+    _add_step_routes(api, context)
     _add_doubt_routes(api, context)
     _add_resolve_route(api, context)
 
 
-def _add_step_route(api: ProtectedRouter, context: ApiContext) -> None:
+def _add_step_routes(api: ProtectedRouter, context: ApiContext) -> None:
     @api.route(
         "GET",
         "/api/v1/tasks/{task_id}/steps",
@@ -63,6 +65,18 @@ def _add_step_route(api: ProtectedRouter, context: ApiContext) -> None:
         row = await context.row(task_id, principal_of(request))
         steps = await (await context.store()).read_steps(row.id, with_data=False)
         return json_response(StepsOut([to_step_out(step) for step in steps]))
+
+    @api.route(
+        "GET",
+        "/api/v1/tasks/{task_id}/provider-jobs",
+        AccessRule(READERS),
+        responses={200: ResponseSpec("The provider jobs", ProviderJobsOut)},
+    )
+    async def list_provider_jobs(request: Request, task_id: TaskId) -> Response:
+        """Return the provider jobs of a task, without their results."""
+        row = await context.row(task_id, principal_of(request))
+        jobs = await (await context.store()).list_provider_jobs(row.id)
+        return json_response(ProviderJobsOut([to_provider_job_out(job) for job in jobs]))
 
 
 def _add_doubt_routes(api: ProtectedRouter, context: ApiContext) -> None:

@@ -9,9 +9,14 @@ from typing import Any
 from tidegate.steps.port import StepPort
 from tidegate.store.step_rows import StepRow
 from tidegate.worker.children.messages import (
+    BeginJob,
     BeginStep,
     EndStep,
     EventAnswer,
+    JobItemsRead,
+    JobRecorded,
+    ReadJobItems,
+    ReportJob,
     StepAnswer,
     StepBegun,
     StepEnded,
@@ -38,6 +43,21 @@ def answer_step(port: StepPort, request: StepRequest, send: Callable[[StepAnswer
             number,
             send,
             lambda answer: send(EventAnswer(number, answer)),
+        )
+    elif isinstance(request, BeginJob):
+        _when_done(
+            port.begin_job(request.begin), number, send, lambda answer: send(JobRecorded(number, answer))
+        )
+    elif isinstance(request, ReportJob):
+        _when_done(
+            port.report_job(request.report), number, send, lambda answer: send(JobRecorded(number, answer))
+        )
+    elif isinstance(request, ReadJobItems):
+        _when_done(
+            port.read_job_items(request.wanted),
+            number,
+            send,
+            lambda items: send(JobItemsRead(number, items)),
         )
     else:
         _when_done(port.read(request.task_id), number, send, lambda rows: _send_rows(number, rows, send))

@@ -35,6 +35,7 @@ from tidegate.context import (
 )
 from tidegate.context.trace import continue_trace
 from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.provider_job import CANCELLING_LABEL
 from tidegate.domain.spec import Priority
 from tidegate.domain.trace import TraceContext
 from tidegate.errors import ArgumentsError, ConfigError
@@ -265,6 +266,7 @@ class ChildRuntime:
             clock=time.monotonic,
             ends_at=float("inf") if run.ends_at is None else run.ends_at,
             store_offset=run.store_offset,
+            is_cancelling=CANCELLING_LABEL in run.labels,
         )
         control.on_progress = self._report_progress
         control.on_emit = self._emit

@@ -10,12 +10,16 @@ from concurrent.futures import Future
 from typing import Any
 
 from tidegate.store.event_rows import EventWait, WaitAnswer
+from tidegate.store.provider_job_rows import JobAnswer, JobBegin, JobItem, JobItems, JobReport
 from tidegate.store.step_rows import BegunStep, EndedStep, StepBegin, StepEnd, StepRow
 from tidegate.verdicts import Transient
 from tidegate.worker.children.messages import (
+    BeginJob,
     BeginStep,
     EndStep,
+    ReadJobItems,
     ReadSteps,
+    ReportJob,
     StepAnswer,
     StepRefused,
     StepsRead,
@@ -61,6 +65,24 @@ class ChildSteps:
         self._send(WaitForEvent(number, wait))
         return future
 
+    def begin_job(self, begin: JobBegin) -> Future[JobAnswer]:
+        """Have the pool process record that the run waits for a provider job."""
+        number, future = self._request()
+        self._send(BeginJob(number, begin))
+        return future
+
+    def report_job(self, report: JobReport) -> Future[JobAnswer]:
+        """Have the pool process record what the run has learned about a provider job."""
+        number, future = self._request()
+        self._send(ReportJob(number, report))
+        return future
+
+    def read_job_items(self, wanted: JobItems) -> Future[list[JobItem]]:
+        """Have the pool process read items of a provider job."""
+        number, future = self._request()
+        self._send(ReadJobItems(number, wanted))
+        return future
+
     def take(self, answer: StepAnswer) -> None:
         """Take an answer of the pool process."""
         if isinstance(answer, StepsRead):
@@ -101,6 +123,18 @@ class OlderPoolProcess:
         raise _not_yet()
 
     def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:
+        """Refuse."""
+        raise _not_yet()
+
+    def begin_job(self, begin: JobBegin) -> Future[JobAnswer]:
+        """Refuse."""
+        raise _not_yet()
+
+    def report_job(self, report: JobReport) -> Future[JobAnswer]:
+        """Refuse."""
+        raise _not_yet()
+
+    def read_job_items(self, wanted: JobItems) -> Future[list[JobItem]]:
         """Refuse."""
         raise _not_yet()
 

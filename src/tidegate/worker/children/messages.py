@@ -16,6 +16,7 @@ import msgspec
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.failure import Failure, LastFailure
 from tidegate.store.event_rows import EventWait, WaitAnswer
+from tidegate.store.provider_job_rows import JobAnswer, JobBegin, JobItem, JobItems, JobReport
 from tidegate.store.step_rows import BegunStep, EndedStep, StepBegin, StepEnd, StepRow
 
 HEADER_BYTES = 4
@@ -93,6 +94,20 @@ class EventAnswer(msgspec.Struct, tag="event_answer", frozen=True):
     answer: WaitAnswer
 
 
+class JobRecorded(msgspec.Struct, tag="job_recorded", frozen=True):
+    """The answer to `BeginJob` and `ReportJob`. To the child process."""
+
+    number: int
+    answer: JobAnswer
+
+
+class JobItemsRead(msgspec.Struct, tag="job_items_read", frozen=True):
+    """The answer to `ReadJobItems`. To the child process."""
+
+    number: int
+    answer: list[JobItem]
+
+
 class ChildReady(msgspec.Struct, tag="ready", frozen=True):
     """The application is imported and the start hooks have run. To the pool process."""
 
@@ -147,6 +162,27 @@ class WaitForEvent(msgspec.Struct, tag="wait_for_event", frozen=True):
     wait: EventWait
 
 
+class BeginJob(msgspec.Struct, tag="begin_job", frozen=True):
+    """The function comes to a provider job. The pool process answers with `JobRecorded`."""
+
+    number: int
+    begin: JobBegin
+
+
+class ReportJob(msgspec.Struct, tag="report_job", frozen=True):
+    """The function has learned about a provider job. The pool process answers with `JobRecorded`."""
+
+    number: int
+    report: JobReport
+
+
+class ReadJobItems(msgspec.Struct, tag="read_job_items", frozen=True):
+    """Items of a provider job are wanted. The pool process answers with `JobItemsRead`."""
+
+    number: int
+    wanted: JobItems
+
+
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of every reply."""
 
@@ -196,8 +232,8 @@ class FunctionStopped(RunReport, tag="stopped", frozen=True, kw_only=True):
     """The function ended because it was asked to stop."""
 
 
-StepAnswer = StepBegun | StepEnded | StepsRead | StepRefused | EventAnswer
-StepRequest = BeginStep | EndStep | ReadSteps | WaitForEvent
+StepAnswer = StepBegun | StepEnded | StepsRead | StepRefused | EventAnswer | JobRecorded | JobItemsRead
+StepRequest = BeginStep | EndStep | ReadSteps | WaitForEvent | BeginJob | ReportJob | ReadJobItems
 ToChild = RunTask | StopTask | StepAnswer
 ToParent = (
     ChildReady

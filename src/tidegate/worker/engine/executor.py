@@ -15,6 +15,7 @@ from typing import Any
 
 from tidegate.context import RunControl, StopReason, TaskStopped, set_current_context
 from tidegate.domain.outcome import Fence, Outcome
+from tidegate.domain.provider_job import CANCELLING_LABEL
 from tidegate.domain.spec import RunsIn
 from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.policy import retry
@@ -122,6 +123,7 @@ class Executor:
         """Start to run one claimed task. Returns at once."""
         fence, now = claimed.fence, self._clock()
         control = RunControl(self._scratch_root, f"{fence.task_id}-{fence.run}", self._clock, started_at=now)
+        control.is_cancelling = CANCELLING_LABEL in claimed.labels
         function = self._functions[claimed.function]
         control.records_calls = function.spec.record_calls
         options = self._options.get(claimed.function)
@@ -141,6 +143,8 @@ class Executor:
     def stop(self, task_run: TaskRun, why: StopReason) -> None:
         """Ask a function to stop. The first reason counts, but a lost lease overrides any other."""
         control = task_run.control
+        if control.is_cancelling and why is StopReason.CANCEL and not task_run.is_forced:
+            return  # that is what it does
         if control.stop is StopReason.CANCEL and why is StopReason.RELEASE:
             self.force(task_run)  # a function may delay a cancel until its time limit, but not a shutdown
         if task_run.is_finished or (control.stop is not None and why is not StopReason.LOST):
@@ -159,9 +163,9 @@ class Executor:
 
     def force(self, task_run: TaskRun) -> None:
         """Cancel a task by force: if its function has not stopped after the grace time, its run is closed."""
+        is_first, task_run.is_forced = not task_run.is_forced, True
         self.stop(task_run, StopReason.CANCEL)
-        if not task_run.is_forced:
-            task_run.is_forced = True
+        if is_first:
             self._loop.call_later(self._stop_grace, self._force_end, task_run)
 
     def close(self) -> None:
@@ -206,7 +210,7 @@ class Executor:
             if task_run.control.scratch_used:  # in a thread, because removal may block the loop
                 await asyncio.to_thread(task_run.control.remove_scratch)
         finally:
-            self._finish(task_run, outcome)
+            self._finish(task_run, self._decider.of_cancelling(task_run, outcome))
 
     async def _execute(self, task_run: TaskRun) -> Outcome | None:
         task_run.is_job_started = True
@@ -241,6 +245,8 @@ class Executor:
 
     def _ended_before_start(self, task_run: TaskRun) -> Outcome | None:
         """Return the outcome of a task that has no time or attempt left; None if it has both."""
+        if task_run.control.is_cancelling:
+            return None
         if task_run.seconds_left <= 0:
             return retry.expired(task_run.claimed.fence, task_run.time_left.first)
         if task_run.claimed.counters.interruptions:
@@ -307,9 +313,7 @@ class Executor:
 
     def _limit_time(self, task_run: TaskRun, started_at: float) -> None:
         """Watch the time limits of a run that started at this moment."""
-        task_run.control.ends_at = min(
-            started_at + task_run.timeout_seconds, task_run.received_at + task_run.seconds_left
-        )
+        task_run.control.ends_at = min(started_at + task_run.timeout_seconds, task_run.ends_at)
         self._limits.watch(task_run)
 
     # --- limits ------------------------------------------------------------------------------------------
@@ -318,9 +322,7 @@ class Executor:
         if task_run.control.stop is not None:  # the function was asked to stop before, and still runs
             self._loop.call_later(self._stop_grace, self._force_end, task_run)
             return
-        by_deadline = (
-            task_run.received_at + task_run.seconds_left < task_run.started_at + task_run.timeout_seconds
-        )
+        by_deadline = task_run.ends_at < task_run.started_at + task_run.timeout_seconds
         self.stop(task_run, StopReason.DEADLINE if by_deadline else StopReason.TIMEOUT)
 
     def _force_end(self, task_run: TaskRun) -> None:

@@ -11,7 +11,8 @@ from typing import Concatenate, ParamSpec
 from tidegate.codec import CODEC
 from tidegate.context import RetryRequested, StopReason, TaskStopped, TaskSuspended
 from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
-from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Succeeded
+from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.provider_job import CANCELLING_LABEL, CancelCause
 from tidegate.domain.spec import Rule
 from tidegate.domain.text import format_duration, redacted_text
 from tidegate.errors import ArgumentsError, ConfigError
@@ -212,6 +213,24 @@ class OutcomeDecider:
         if task_run.control.stop is StopReason.LOST:
             return None
         return Succeeded(task_run.claimed.fence, result, CODEC, task_run.calls())
+
+    def of_cancelling(self, task_run: TaskRun, outcome: Outcome | None) -> Outcome | None:
+        """Return the outcome of a run that may only have had to cancel provider jobs: then its task ends.
+
+        A run that a shutdown or a crash ended is repeated.
+        """
+        if (
+            outcome is None
+            or not task_run.control.is_cancelling
+            or task_run.control.stop is StopReason.RELEASE
+        ):
+            return outcome
+        if isinstance(outcome, Retrying | Dead) and outcome.charge in (Charge.CRASH, Charge.LOSS):
+            return outcome
+        fence = task_run.claimed.fence
+        if task_run.claimed.labels.get(CANCELLING_LABEL) == CancelCause.DEADLINE:
+            return replace(retry.expired(fence, task_run.time_left.first), calls=outcome.calls)
+        return Cancelled(fence, calls=outcome.calls)
 
     @_never_raising
     def on_attempts_exhausted(self, task_run: TaskRun) -> Outcome | None:

@@ -14,6 +14,7 @@ from tidegate.domain.outcome import Fence
 from tidegate.errors import StoreUnavailableError
 from tidegate.store.event_rows import EventWait, WaitAnswer, WaitStatus
 from tidegate.store.protocol import Store
+from tidegate.store.provider_job_rows import JobAnswer, JobBegin, JobItem, JobItems, JobReport, JobStatus
 from tidegate.store.step_rows import BeginStatus, BegunStep, EndedStep, StepBegin, StepEnd, StepRow
 from tidegate.worker import report
 from tidegate.worker.backoff_delay import BackoffDelay
@@ -85,6 +86,24 @@ class StepRecorder:
     def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:
         """Begin a wait for an event, or return what became of it."""
         return self._ask(f"waiting for event {wait.name}", lambda: self._wait_for_event(wait))
+
+    def begin_job(self, begin: JobBegin) -> Future[JobAnswer]:
+        """Record that a run waits for a provider job, or return what is recorded of it."""
+        return self._ask(
+            f"beginning provider job {begin.name}",
+            lambda: self._if_current(begin.fence, self._store.begin_provider_job(begin)),
+        )
+
+    def report_job(self, report: JobReport) -> Future[JobAnswer]:
+        """Record what a run has learned about a provider job."""
+        return self._ask(
+            f"recording provider job {report.job_id}",
+            lambda: self._if_current(report.fence, self._store.record_provider_job(report)),
+        )
+
+    def read_job_items(self, wanted: JobItems) -> Future[list[JobItem]]:
+        """Return some finished items of a provider job; none after the last."""
+        return self._ask("reading items of a provider job", lambda: self._store.read_job_items(wanted))
 
     async def run(self) -> None:
         """Write until cancelled. Then each request without an answer fails, and its step stays open."""
@@ -227,6 +246,12 @@ class StepRecorder:
         answer = await self._store.wait_for_event(wait)
         if answer.status is WaitStatus.FENCED:
             self._on_lost(wait.fence)
+        return answer
+
+    async def _if_current(self, fence: Fence, call: Awaitable[JobAnswer]) -> JobAnswer:
+        answer = await call
+        if answer.status is JobStatus.FENCED:
+            self._on_lost(fence)
         return answer
 
 

@@ -127,6 +127,11 @@ class TaskRun:
         self._crash_limit = options.crash_limit
 
     @property
+    def ends_at(self) -> float:
+        """When the first limit of the whole task is over, by the control's clock."""
+        return float("inf") if self.control.is_cancelling else self.received_at + self.seconds_left
+
+    @property
     def time_left(self) -> TimeLeft:
         """The time until each limit of the whole task, from `received_at`."""
         claimed = self.claimed

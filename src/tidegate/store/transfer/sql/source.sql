@@ -288,6 +288,22 @@ SELECT *
 FROM cache_wait
 WHERE task_id IN (SELECT value FROM carray(?1))
 
+-- name: provider_job
+-- As `step`, without the numbers.
+-- 1 ids
+SELECT
+    task_id, key, name, provider, state, generation, job_id, run, polls, failed_polls, begun_at, submitted_at, polled_at,
+    next_poll_at, done, total, note, error, can_cancel, cancel_requested_at, ended_at, codec, data
+FROM provider_job
+WHERE task_id IN (SELECT value FROM carray(?1))
+ORDER BY number
+
+-- name: provider_job_item
+-- 1 ids
+SELECT *
+FROM provider_job_item
+WHERE task_id IN (SELECT value FROM carray(?1))
+
 -- name: key
 -- The names that these tasks hold.
 -- 1 ids

@@ -1,0 +1,118 @@
+-- provider_jobs: jobs at providers, which tasks submit and poll; and the tasks that cancel theirs before they end.
+
+-- name: is_current
+-- 1 task id, 2 run
+SELECT 1
+FROM running
+WHERE task_id = ?1
+    AND run = ?2
+
+-- name: add
+-- 1 task id, 2 key, 3 name, 4 provider, 5 run, 6 now, 7 whether it can be cancelled: 1 or 0
+INSERT INTO provider_job (
+    task_id, key, name, provider, state, generation, job_id, run, polls, failed_polls, begun_at, next_poll_at, note, error,
+    can_cancel, codec
+)
+VALUES (?1, ?2, ?3, ?4, 'submitting', 1, '', ?5, 0, 0, ?6, ?6, '', '', ?7, '')
+ON CONFLICT (task_id, key) DO NOTHING
+
+-- name: find
+-- 1 task id, 2 key
+SELECT
+    state, generation, job_id, run, polls, failed_polls, begun_at, submitted_at, polled_at, next_poll_at, done, total,
+    note, error, can_cancel, cancel_requested_at, ended_at, codec, data
+FROM provider_job
+WHERE task_id = ?1
+    AND key = ?2
+
+-- name: save
+-- 1 task id, 2 key, then the columns of `find`
+UPDATE provider_job
+SET
+    state = ?3, generation = ?4, job_id = ?5, run = ?6, polls = ?7, failed_polls = ?8, begun_at = ?9, submitted_at = ?10,
+    polled_at = ?11, next_poll_at = ?12, done = ?13, total = ?14, note = ?15, error = ?16, can_cancel = ?17,
+    cancel_requested_at = ?18, ended_at = ?19, codec = ?20, data = ?21
+WHERE task_id = ?1
+    AND key = ?2
+
+-- name: has_failed_since
+-- Whether a run of a task from this one on failed.
+-- 1 task id, 2 run
+SELECT 1
+FROM attempt
+WHERE task_id = ?1
+    AND run >= ?2
+    AND (outcome = 'dead' OR charge = 'attempt')
+LIMIT 1
+
+-- name: add_items
+-- 1 task id, 2 key, 3 item, 4 codec, 5 data
+INSERT INTO provider_job_item (task_id, key, item, codec, data)
+VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT DO NOTHING
+
+-- name: items
+-- 1 task id, 2 key, 3 the item after which to continue, 4 how many at most
+SELECT item, data, codec
+FROM provider_job_item
+WHERE task_id = ?1
+    AND key = ?2
+    AND item > ?3
+ORDER BY item
+LIMIT ?4
+
+-- name: list
+-- 1 task id
+SELECT
+    j.key, j.name, j.provider, j.state, j.generation, j.job_id, j.polls, j.failed_polls, j.begun_at, j.submitted_at,
+    j.polled_at, j.next_poll_at, j.done, j.total, j.note, j.error, j.cancel_requested_at, j.ended_at,
+    (SELECT count(*) FROM provider_job_item AS i WHERE i.task_id = j.task_id AND i.key = j.key)
+FROM provider_job AS j
+WHERE j.task_id = ?1
+ORDER BY j.number
+
+-- name: ask
+-- Ask for the cancel of the jobs of tasks whose runs end. Returns the tasks that have such jobs.
+-- 1 ids: carray of 16-byte ids, 2 now
+UPDATE provider_job
+SET cancel_requested_at = ?2
+WHERE task_id IN (SELECT value FROM carray(?1))
+    AND ended_at IS NULL
+    AND can_cancel = 1
+    AND cancel_requested_at IS NULL
+RETURNING task_id
+
+-- name: ask_waiting
+-- As `ask`, for tasks that are not running, and also if the cancel is requested already.
+-- 1 ids: carray of 16-byte ids, 2 now
+UPDATE provider_job
+SET cancel_requested_at = coalesce(cancel_requested_at, ?2)
+WHERE task_id IN (SELECT value FROM carray(?1))
+    AND ended_at IS NULL
+    AND can_cancel = 1
+    AND (
+        EXISTS (SELECT 1 FROM ready AS r WHERE r.task_id = provider_job.task_id)
+        OR EXISTS (SELECT 1 FROM waiting AS w WHERE w.task_id = provider_job.task_id)
+    )
+RETURNING task_id
+
+-- name: label
+-- 1 ids: carray of 16-byte ids, 2 label, 3 its value
+UPDATE task
+SET labels = json_patch(coalesce(labels, '{}'), json_object(?2, ?3))
+WHERE id IN (SELECT value FROM carray(?1))
+
+-- name: unlabel
+-- 1 task id, 2 label
+UPDATE task
+SET labels = nullif(json_patch(labels, json_object(?2, NULL)), '{}')
+WHERE id = ?1
+    AND labels LIKE '%' || ?2 || '%'
+
+-- name: wake
+-- A task keeps the distance of its rank from the moment at which it wakes.
+-- 1 ids: carray of 16-byte ids, 2 now
+UPDATE waiting
+SET rank = ?2 + rank - coalesce(due_at, since_at), due_at = ?2, held_until_at = NULL, held_by = '', spends = 0
+WHERE task_id IN (SELECT value FROM carray(?1))
+    AND (due_at IS NULL OR coalesce(held_until_at, due_at) > ?2)
