@@ -1,4 +1,4 @@
-"""The spans that OpenTelemetry gets: of enqueues, runs and calls."""
+"""The spans that OpenTelemetry gets: of enqueues, runs, steps and calls."""
 
 from __future__ import annotations
 
@@ -290,6 +290,62 @@ async def test_a_refused_call_is_an_error_span_and_the_gate_parks(telemetry: Any
     assert (gates[0].reason, gates[0].needs_person) == ("rate_limit", False)
     first, _ = telemetry.spans("process")
     assert (first.attributes["tidegate.outcome"], first.attributes["tidegate.charge"]) == ("retrying", "park")
+
+
+async def test_a_step_is_a_span_of_its_run_and_the_spans_of_its_function_are_inside(
+    telemetry: Any, app: Tidegate
+) -> None:
+    async def draw(item: str) -> str:
+        with trace.get_tracer("mine").start_as_current_span("inside"):
+            return item
+
+    async def refuse() -> None:
+        raise Permanent("no")
+
+    @app.task(name="draws", queue="art")
+    async def draws(ctx: Context) -> None:
+        await asyncio.gather(*(ctx.step("draw", draw, item) for item in ("cat", "dog")))
+        with trace.get_tracer("mine").start_as_current_span("after"):
+            pass
+        await ctx.step("refuse", refuse)
+
+    async with app.worker():
+        handle = await draws.enqueue()
+        await all_final(app, [handle.id])
+    process = only(telemetry.spans("process"))
+    first, second = telemetry.spans("step draw")
+    failed = only(telemetry.spans("step refuse"))
+    assert {span.parent.span_id for span in (first, second, failed)} == {process.context.span_id}
+    insides = telemetry.spans("inside")
+    assert {span.parent.span_id for span in insides} == {first.context.span_id, second.context.span_id}
+    assert only(telemetry.spans("after")).parent.span_id == process.context.span_id
+    assert first.kind is SpanKind.INTERNAL
+    assert first.attributes == {
+        "messaging.message.id": handle.id,
+        "tidegate.task.name": "draws",
+        "tidegate.run": 1,
+        "tidegate.step.name": "draw",
+        "tidegate.step.key": first.attributes["tidegate.step.key"],
+        "tidegate.step.outcome": "done",
+    }
+    assert failed.attributes["error.type"] == "Permanent"
+    assert failed.status.status_code is StatusCode.ERROR
+
+
+async def test_steps_of_an_earlier_run_have_no_spans_in_a_later_one(telemetry: Any, app: Tidegate) -> None:
+    async def draw() -> str:
+        return "cat"
+
+    @app.task(name="again", backoff=Fixed(0.01))
+    async def again(ctx: Context) -> None:
+        await ctx.step("draw", draw)
+        if ctx.run == 1:
+            raise Transient("once")
+
+    async with app.worker():
+        await all_final(app, [(await again.enqueue()).id])
+    assert len(telemetry.spans("process")) == 2
+    assert only(telemetry.spans("step draw")).attributes["tidegate.run"] == 1
 
 
 async def test_runs_and_enqueues_are_counted_and_timed(telemetry: Any, app: Tidegate) -> None:

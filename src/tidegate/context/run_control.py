@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tidegate.domain.calls import CallLog
 
 if TYPE_CHECKING:  # imported by the first step
+    from tidegate.events import EventBus
     from tidegate.steps import RunSteps, StepPort
 
 
@@ -104,6 +105,8 @@ class RunControl:
     """Records the steps of this run; None in a plain call, whose steps are not kept."""
     steps: RunSteps | None = None
     """The steps of this run; None until its first step."""
+    events: EventBus | None = None
+    """Where the events of its steps go; None in a plain call."""
     records_calls: bool | None = None
     """Whether the calls of its function are recorded; None: as their upstream says."""
     replacement_reason: str = ""

@@ -303,7 +303,12 @@ class StepMethods:
             if self._control.steps is None:
                 port = self._control.step_port or NotRecorded()
                 self._control.steps = RunSteps(
-                    Fence(self.task_id, self.run), self.function, port, self.upstream, self.tenant
+                    Fence(self.task_id, self.run),
+                    self.function,
+                    port,
+                    self.upstream,
+                    self.tenant,
+                    self._control.events,
                 )
                 self._control.steps.is_cancelling = self._control.is_cancelling
             return self._control.steps

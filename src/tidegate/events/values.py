@@ -124,6 +124,61 @@ class TaskDied(RunEvent, frozen=True, kw_only=True):
     why: str
 
 
+class StepOutcome(StrEnum):
+    """How a step of a run ended."""
+
+    DONE = "done"
+    """Its result is recorded."""
+    REPLAYED = "replayed"
+    """It was done by an earlier run, whose result it returned. Its function was not called."""
+    CACHED = "cached"
+    """It got the result of another task through its `cache`. Its function was not called."""
+    FAILED = "failed"
+    IN_DOUBT = "in_doubt"
+    """It failed, and it may have been done all the same."""
+    LOST = "lost"
+    """The task belongs to another worker now, or is gone."""
+
+
+class StepEvent(Event, frozen=True, kw_only=True):
+    """The base class of the events of one step. Emitted in the process that runs the task function.
+
+    Recorded calls (`record=True`) have no such events: they have those of calls.
+    """
+
+    task_id: str
+    run: int
+    function: str
+    """The full name of the task function."""
+    tenant: str
+    """The tenant that the task is for; empty for no tenant."""
+    step: str
+    """The name of the step."""
+    key: str
+    """The identity of the step within its task."""
+
+
+class StepStarted(StepEvent, frozen=True, kw_only=True):
+    """The function of a step is called now.
+
+    Emitted in the `contextvars` context in which the function is called, so that the function sees the
+    variables that a subscriber sets.
+    """
+
+
+class StepFinished(StepEvent, frozen=True, kw_only=True):
+    """A step has ended. A step whose function was not called has no `StepStarted`."""
+
+    outcome: StepOutcome
+    seconds: float
+    """From the call of the function until its end was recorded, or until it failed; 0 if it was not
+    called."""
+    error_class: str = ""
+    """The class of the error that it raised; empty if it raised none."""
+    message: str = ""
+    """The message of that error, with its secrets masked."""
+
+
 class CallEvent(Event, frozen=True, kw_only=True):
     """The base class of the events of one call to an upstream. Emitted in the process that makes the call."""
 

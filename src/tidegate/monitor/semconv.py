@@ -41,6 +41,11 @@ UPSTREAM: Final = "tidegate.upstream"
 TENANT: Final = "tidegate.tenant"
 IN_DOUBT: Final = "tidegate.call.in_doubt"
 
+STEP: Final = "step"
+STEP_NAME: Final = "tidegate.step.name"
+STEP_KEY: Final = "tidegate.step.key"
+STEP_OUTCOME: Final = "tidegate.step.outcome"
+
 EXCEPTION: Final = "exception"
 EXCEPTION_TYPE: Final = "exception.type"
 EXCEPTION_MESSAGE: Final = "exception.message"

@@ -18,7 +18,6 @@ from tidegate.domain.failure import CAPACITY_REASONS, Verdict
 from tidegate.domain.step import OnDoubt
 from tidegate.errors import ArgumentsError, StoreError
 from tidegate.policy.classify import classify
-from tidegate.steps.current import CurrentStep, enter_step
 from tidegate.steps.execution import StepExecution, unwrapped
 from tidegate.steps.options import StepDone, StepOptions
 from tidegate.steps.port import answered
@@ -90,7 +89,7 @@ async def _do(
                 return found.value
             try:
                 async with asyncio.timeout(options.timeout_seconds):
-                    value = await _called_in_step(function, execution.current, thread_slot)
+                    value = await _called_in_step(function, execution, thread_slot)
             except BaseException as error:
                 await _written(execution.fail(error))
                 is_last = retries_before == options.retries
@@ -149,7 +148,7 @@ def _do_sync(
         if (found := execution.answer(begun)) is not None:
             return found.value
         context = contextvars.copy_context()
-        context.run(enter_step, execution.current)
+        execution.enter(context)
         try:
             value = context.run(function)
             if inspect.isawaitable(value):
@@ -217,11 +216,11 @@ async def _begun(execution: StepExecution, on_doubt: OnDoubt | None = None) -> B
 
 
 async def _called_in_step(
-    function: Callable[[], Any], current: CurrentStep, thread_slot: AsyncExitStack
+    function: Callable[[], Any], execution: StepExecution, thread_slot: AsyncExitStack
 ) -> Any:
     """Call a step's function as part of the step. Its slot for a thread is free once the thread has ended."""
     context = contextvars.copy_context()
-    context.run(enter_step, current)
+    execution.enter(context)
     calling = _without_exit(called(function, thread_slot.aclose))
     return await asyncio.get_running_loop().create_task(calling, context=context)
 

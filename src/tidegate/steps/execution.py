@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import hashlib
 import logging
@@ -18,9 +19,10 @@ from tidegate.domain.outcome import Fence
 from tidegate.domain.step import CACHED_BYTES, OnDoubt, StepState, idempotency_key
 from tidegate.domain.text import redacted_text, storable
 from tidegate.errors import ArgumentsError, StepChangedError, StepError, StepInDoubtError, StepRejectedError
+from tidegate.events import StepOutcome
 from tidegate.policy.classify import classify
 from tidegate.steps.cache import cache_terms
-from tidegate.steps.current import CurrentStep, current_step
+from tidegate.steps.current import CurrentStep, current_step, enter_step
 from tidegate.steps.options import StepOptions
 from tidegate.steps.run_steps import RunSteps
 from tidegate.steps.waits import Wait
@@ -87,6 +89,8 @@ class StepExecution:
         self._arguments = _arguments_digest(name, args) if options.on_change == "error" else ""
         self.attempt = 0
         self.current = CurrentStep(idempotency_key(steps.fence.task_id, self.key))
+        self._started_at: float | None = None
+        """When the function was called; None while it is not called."""
         self._has_waited = False
         """Whether the last begin found another task at the same work. It does not count as an attempt."""
         outer = current_step()
@@ -112,6 +116,7 @@ class StepExecution:
         if row is None or row.state is not StepState.DONE or row.data is None:
             return None
         self._require_same_arguments(row.arguments)
+        self._steps.emit_finished(self._name, self.key, StepOutcome.REPLAYED)
         return Recorded(self._decoded(row.data))
 
     def release(self) -> None:
@@ -172,6 +177,8 @@ class StepExecution:
             return None
         if begun.status is BeginStatus.DONE:
             self._require_same_arguments(begun.arguments)
+            outcome = StepOutcome.CACHED if begun.is_cached else StepOutcome.REPLAYED
+            self._steps.emit_finished(self._name, self.key, outcome)
             return Recorded(self._decoded(begun.data))
         if begun.status is BeginStatus.FENCED:
             raise StepLost
@@ -191,6 +198,7 @@ class StepExecution:
     def fail(self, error: BaseException, *, has_started: bool = True) -> Future[EndedStep]:
         """Record that the step failed, and whether it may have been done all the same."""
         in_doubt = has_started and self._may_be_done(error)
+        self._emit_end(StepOutcome.IN_DOUBT if in_doubt else StepOutcome.FAILED, error)
         return self._end(
             EndStatus.IN_DOUBT if in_doubt else EndStatus.FAILED,
             cause=storable(redacted_text(f"{type(error).__name__}: {error}", _CAUSE_LENGTH), _CAUSE_LENGTH),
@@ -204,6 +212,7 @@ class StepExecution:
         Raises:
             StepLost: The task is gone.
         """
+        self._emit_end(StepOutcome.LOST if ended.status is EndStatus.GONE else StepOutcome.DONE)
         if ended.status is EndStatus.GONE:
             raise StepLost
         if ended.status is EndStatus.ALREADY:
@@ -221,6 +230,23 @@ class StepExecution:
                 size,
                 CACHED_BYTES,
             )
+
+    def enter(self, context: contextvars.Context) -> None:
+        """Mark the code that runs in this context as part of the step: its function is called next."""
+        context.run(enter_step, self.current)
+        self._started_at = time.monotonic()
+        context.run(self._steps.emit_started, self._name, self.key)
+
+    def _emit_end(self, outcome: StepOutcome, error: BaseException | None = None) -> None:
+        """Emit the end of a step whose function was called."""
+        if self._started_at is None:
+            return
+        how: dict[str, Any] = {"seconds": time.monotonic() - self._started_at}
+        self._started_at = None
+        if error is not None:
+            how["error_class"] = type(error).__qualname__
+            how["message"] = storable(redacted_text(str(error), _CAUSE_LENGTH), _CAUSE_LENGTH)
+        self._steps.emit_finished(self._name, self.key, outcome, **how)
 
     def _require_same_arguments(self, recorded: str) -> None:
         if self._arguments and recorded and recorded != self._arguments:

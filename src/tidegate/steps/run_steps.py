@@ -9,9 +9,11 @@ from collections import Counter
 from concurrent.futures import Future
 from dataclasses import replace
 from heapq import heappop, heappush
+from typing import Any
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.step import step_digest, step_key
+from tidegate.events import EventBus, StepFinished, StepOutcome, StepStarted
 from tidegate.steps.port import StepPort
 from tidegate.steps.waits import RunWaits
 from tidegate.store.step_rows import StepRow
@@ -33,13 +35,21 @@ class RunSteps:
         upstream: The upstream of the task; empty if it has none. Until a step has made a call, it is taken to
             call this one.
         tenant: The tenant of the task.
+        events: Where the events of steps go; None: they have none.
     """
 
     def __init__(
-        self, fence: Fence, function: str, port: StepPort, upstream: str = "", tenant: str = ""
+        self,
+        fence: Fence,
+        function: str,
+        port: StepPort,
+        upstream: str = "",
+        tenant: str = "",
+        events: EventBus | None = None,
     ) -> None:
         self.fence = fence
         self.tenant = tenant
+        self._events = events
         self.upstream = upstream
         self.port = port
         self.waits = RunWaits()
@@ -77,6 +87,34 @@ class RunSteps:
             if self._recorded is None:
                 self._recorded = {row.key: row for row in rows}
                 self._unmet = set(self._recorded)
+
+    def emit_started(self, name: str, key: str) -> None:
+        """Emit that the function of a step is called now."""
+        if self._events is not None and self._events.wants(StepStarted):
+            self._events.emit(StepStarted(**self._facts(name, key)))
+
+    def emit_finished(self, name: str, key: str, outcome: StepOutcome, **how: Any) -> None:
+        """Emit that a step has ended.
+
+        Args:
+            name: The step's name.
+            key: Its identity.
+            outcome: How it ended.
+            how: The other fields of the event.
+        """
+        if self._events is not None and self._events.wants(StepFinished):
+            how = {"seconds": 0.0} | how
+            self._events.emit(StepFinished(**self._facts(name, key), outcome=outcome, **how))
+
+    def _facts(self, name: str, key: str) -> dict[str, Any]:
+        return {
+            "task_id": self.fence.task_id,
+            "run": self.fence.run,
+            "function": self.function,
+            "tenant": self.tenant,
+            "step": name,
+            "key": key,
+        }
 
     def identify(self, name: str, fingerprint: bytes, *, has_key: bool = False) -> str:
         """Return the key of the next step with this name and fingerprint.

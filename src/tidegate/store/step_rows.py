@@ -76,6 +76,8 @@ class BegunStep(NamedTuple):
     """The fingerprint of the arguments of a step that is done; empty if it was not kept."""
     leader_id: str = ""
     """The task that does the work (`WAIT`); empty if it is another tenant's."""
+    is_cached: bool = False
+    """Whether the result came from the cache just now."""
 
 
 class EndStatus(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tidegate.domain.failure import Failure
-from tidegate.events import CallFinished, CallStarted, RunFinished, RunStarted
+from tidegate.events import CallFinished, CallStarted, RunFinished, RunStarted, StepStarted
 from tidegate.monitor import semconv
 
 Attributes = dict[str, str | int | float | bool]
@@ -57,6 +57,17 @@ def run_attributes(event: RunStarted | RunFinished) -> Attributes:
     if event.tenant:
         found[semconv.TENANT] = event.tenant
     return found
+
+
+def step_attributes(event: StepStarted) -> Attributes:
+    """Return the attributes of the span of a step."""
+    return {
+        semconv.MESSAGING_MESSAGE_ID: event.task_id,
+        semconv.TASK_NAME: event.function,
+        semconv.RUN: event.run,
+        semconv.STEP_NAME: event.step,
+        semconv.STEP_KEY: event.key,
+    }
 
 
 def run_metric_attributes(event: RunFinished) -> Attributes:

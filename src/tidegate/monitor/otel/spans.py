@@ -1,4 +1,4 @@
-"""The spans: `send QUEUE` of an enqueue, `process QUEUE` of a run, `chat MODEL` of a call."""
+"""The spans: `send QUEUE` of an enqueue, `process QUEUE` of a run, `step NAME`, `chat MODEL` of a call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from tidegate._version import __version__
 from tidegate.context.trace import remote_span, to_trace
 from tidegate.domain.failure import Failure
 from tidegate.domain.trace import TraceContext
-from tidegate.events import CallFinished, CallStarted, RunFinished, RunOutcome, RunStarted
+from tidegate.events import (
+    CallFinished,
+    CallStarted,
+    RunFinished,
+    RunOutcome,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+)
 from tidegate.monitor import semconv
 from tidegate.monitor.otel.attributes import (
     answer_attributes,
@@ -23,6 +31,7 @@ from tidegate.monitor.otel.attributes import (
     run_attributes,
     send_attributes,
     started_call_attributes,
+    step_attributes,
 )
 from tidegate.monitor.otel.metrics import Metrics
 from tidegate.monitor.otel.settings import RunSpans
@@ -140,8 +149,37 @@ class TaskSpans:
         )
 
 
+class StepSpans:
+    """Records one span for each step whose function is called, under the span of its run.
+
+    The span is the current span of that function. Steps that an earlier run or another task has done have no
+    span: a run may come to thousands of them at once.
+    """
+
+    def __init__(self) -> None:
+        self._tracer = _tracer()
+        self._open: dict[tuple[str, int, str], Span] = {}
+
+    def on_started(self, event: StepStarted) -> None:
+        """Start the span of a step, and make it the current one in the context of the step's function."""
+        span = self._tracer.start_span(f"{semconv.STEP} {event.step}", attributes=step_attributes(event))
+        self._open[event.task_id, event.run, event.key] = span
+        otel_context.attach(trace.set_span_in_context(span))  # the context ends with the step
+
+    def on_finished(self, event: StepFinished) -> None:
+        """End the span of a step."""
+        span = self._open.pop((event.task_id, event.run, event.key), None)
+        if span is None:
+            return
+        span.set_attribute(semconv.STEP_OUTCOME, str(event.outcome))
+        if event.error_class:
+            span.set_attribute(semconv.ERROR_TYPE, event.error_class)
+            span.set_status(Status(StatusCode.ERROR, event.message[:200]))
+        span.end()
+
+
 class CallSpans:
-    """Records one span for each call to an upstream, under the span of its run."""
+    """Records one span for each call to an upstream, under the span of its run or its step."""
 
     def __init__(self) -> None:
         self._tracer = _tracer()

@@ -12,6 +12,8 @@ from tidegate.events import (
     EventBus,
     RunFinished,
     RunStarted,
+    StepFinished,
+    StepStarted,
 )
 from tidegate.monitor.otel.settings import TelemetryMode, TelemetrySettings
 
@@ -55,7 +57,7 @@ def start(events: EventBus, settings: TelemetrySettings) -> SendSpans:
     """
     try:
         from tidegate.monitor.otel.metrics import Metrics
-        from tidegate.monitor.otel.spans import CallSpans, SendSpans, TaskSpans
+        from tidegate.monitor.otel.spans import CallSpans, SendSpans, StepSpans, TaskSpans
     except ImportError as error:
         raise ConfigError(
             "opentelemetry = on, but opentelemetry-api is not installed", fix='pip install "tidegate[otel]"'
@@ -65,6 +67,9 @@ def start(events: EventBus, settings: TelemetrySettings) -> SendSpans:
     events.subscribe(RunStarted, runs.on_started)
     events.subscribe(RunFinished, runs.on_finished)
     events.subscribe(RunFinished, metrics.on_run_finished)
+    steps = StepSpans()
+    events.subscribe(StepStarted, steps.on_started)
+    events.subscribe(StepFinished, steps.on_finished)
     if settings.call_spans:
         calls = CallSpans()
         events.subscribe(CallStarted, calls.on_started)

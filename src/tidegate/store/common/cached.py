@@ -193,7 +193,7 @@ async def _answer(
         if not await db.rows(sql["answer"], db.at, task, begin.fence.run, *step, data, codec, author):
             return None
     await _count(db, task, known, terms, "shared" if known.has_waited or terms.has_waited else "hit")
-    return BegunStep(BeginStatus.DONE, data, codec, arguments=begin.arguments)
+    return BegunStep(BeginStatus.DONE, data, codec, arguments=begin.arguments, is_cached=True)
 
 
 async def _count(db: Session, task: Any, known: _Known, terms: CacheTerms, what: str) -> None:

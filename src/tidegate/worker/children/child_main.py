@@ -270,6 +270,7 @@ class ChildRuntime:
         )
         control.on_progress = self._report_progress
         control.on_emit = self._emit
+        control.events = self._app.events
         control.step_port = self._steps if run.records_steps else OlderPoolProcess()
         return control
 

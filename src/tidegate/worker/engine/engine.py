@@ -91,6 +91,7 @@ class Engine:
         self._lease = Lease(self._loop.time)
         self._idle = asyncio.Event()
         self._idle.set()
+        self._events = app.events
         self._reports = RunReports(
             self._loop, events=app.events, worker_id=worker_id, pool=pool, upstreams=app.upstreams
         )
@@ -258,6 +259,7 @@ class Engine:
         task_run.control.on_progress = functools.partial(self._on_progress, claimed.fence)
         task_run.control.on_emit = functools.partial(self._on_emit, claimed.fence)
         task_run.control.step_port = self.steps
+        task_run.control.events = self._events
         task_run.control.store_offset = claimed.claimed_at - task_run.received_at
 
     def _on_progress(self, fence: Fence, progress: Progress) -> None:
