@@ -17,6 +17,7 @@ MADE_BY_TIDEGATE = frozenset(
     {
         *(
             "Admin",
+            "ApprovalAdmin",
             "DeadLetterAdmin",
             "DoubtAdmin",
             "FailureAdmin",

@@ -7,8 +7,10 @@ from typing import Any
 
 from tidegate import Context
 from tidegate.context import RunControl
+from tidegate.domain.approval import ApprovalState
 from tidegate.domain.step import OnDoubt, StepState
 from tidegate.steps import StepPort
+from tidegate.store.approval_rows import AskedApproval, NewApproval
 from tidegate.store.event_rows import EventWait, WaitAnswer, WaitStatus
 from tidegate.store.provider_job_rows import (
     JobAnswer,
@@ -65,6 +67,9 @@ class RecordingPort:
 
     def read_job_items(self, wanted: JobItems) -> Future[list[JobItem]]:
         return answered([])
+
+    def ask_approval(self, asked: NewApproval) -> Future[AskedApproval]:
+        return answered(AskedApproval(ApprovalState.TIMED_OUT))
 
 
 class StepStore:

@@ -17,11 +17,15 @@ import pytest
 
 import tidegate
 from step_support import RecordingPort, context_with
-from support import all_final, make_app
+from support import all_final, make_app, until
 from tidegate import (
+    ApprovalClosedError,
+    ApprovalNotFoundError,
+    ApprovalTimeoutError,
     ArchiveError,
     ArgumentsError,
     ConfigError,
+    Context,
     DataRemovedError,
     DoubtNotFoundError,
     EventTimeoutError,
@@ -80,6 +84,10 @@ def app(tmp_path: Path) -> Tidegate:
     async def add(a: int, b: Any = 0) -> Any:
         return a + b
 
+    @app.task(name="asks")
+    async def asks(ctx: Context) -> None:
+        await ctx.approve("sure?", key="refund")
+
     @app.task(name="fails")
     async def fails() -> None:
         raise Permanent("no", reason="content_policy")
@@ -129,6 +137,14 @@ async def read_a_damaged_archive(app: Tidegate) -> None:
 async def read_stream_of_no_task(app: Tidegate) -> None:
     async for _ in app.handle(NO_TASK).stream():
         pytest.fail("it has a chunk")
+
+
+async def answer_an_answered_question(app: Tidegate) -> None:
+    handle = await app.function("asks").enqueue()
+    async with app.worker():
+        await until(app.admin.approvals.list)
+        for by in ("ada", "bob"):
+            await app.admin.approvals.approve(handle.id, by=by)
 
 
 async def call_a_parked_upstream(app: Tidegate) -> None:
@@ -262,6 +278,11 @@ CASES: dict[str, Case] = {
         OperationNotFoundError,
         {"operation_id": "00000000"},
     ),
+    "an approval that was not asked for": (
+        lambda app: app.admin.approvals.approve(NO_TASK, "refund"),
+        ApprovalNotFoundError,
+        {"task_id": NO_TASK, "key": "refund"},
+    ),
     "an unknown doubt": (lambda app: app.admin.doubts.get(7), DoubtNotFoundError, {"doubt_id": 7}),
     "the status of no task": (lambda app: app.status(NO_TASK), TaskNotFoundError, {"task_id": NO_TASK}),
     "the result of no task": (lambda app: app.result(NO_TASK, 1), TaskNotFoundError, {"task_id": NO_TASK}),
@@ -356,6 +377,16 @@ CASES: dict[str, Case] = {
         lambda _: wait_for_a_job(JobState.TIMED_OUT),
         ProviderJobTimeoutError,
         {"job_id": "batch_1", "step": "batch"},
+    ),
+    "a question that nobody answered in time": (
+        lambda _: context_with(RecordingPort()).approve("sure?", key="refund"),
+        ApprovalTimeoutError,
+        {"question": "sure?", "step": "refund"},
+    ),
+    "a question that was answered before": (
+        answer_an_answered_question,
+        ApprovalClosedError,
+        {"key": "refund", "state": "approved", "by": "ada"},
     ),
     "a call of a parked upstream": (call_a_parked_upstream, UpstreamParkedError, {"upstream": "openai"}),
 }

@@ -10,6 +10,7 @@ from tidegate._version import __version__
 if TYPE_CHECKING:
     from tidegate.admin import (
         Admin,
+        ApprovalAdmin,
         DeadLetterAdmin,
         DoubtAdmin,
         FailureAdmin,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         UpstreamAdmin,
         WorkerAdmin,
     )
+    from tidegate.admin.approval_values import ApprovalStatus
     from tidegate.admin.doubt_values import Doubt, ProviderJobStatus, StepStatus
     from tidegate.admin.history_values import DeathCount, FailureGroup, PeriodStatistics, UnknownFailureGroup
     from tidegate.admin.maps import MapItem, MapStatus
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from tidegate.context import Context, Progress, RetryRequested, TaskStopped, TaskSuspended
     from tidegate.deadletter.daily_summary import DailySummary, DeathChange, SummaryGroup
     from tidegate.deadletter.surges import GroupSurge
+    from tidegate.domain.approval import Approval, ApprovalRequest, ApprovalState
     from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
     from tidegate.domain.final_hook import FinalState
     from tidegate.domain.map_end import MapEnd
@@ -62,6 +65,9 @@ if TYPE_CHECKING:
     from tidegate.domain.trace import TraceContext
     from tidegate.domain.usage import Usage, UsageTotals
     from tidegate.errors import (
+        ApprovalClosedError,
+        ApprovalNotFoundError,
+        ApprovalTimeoutError,
         ArchiveError,
         ArgumentsError,
         CallTooLargeError,
@@ -119,6 +125,7 @@ if TYPE_CHECKING:
     from tidegate.limits.values import GateState, ParkedBy
     from tidegate.map_handle import MapHandle, MapResult
     from tidegate.maps.progress import MapProgress
+    from tidegate.operations.approvals import ApprovalFilters
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
     from tidegate.operations.doubts import DoubtFilters, DoubtReport
     from tidegate.operations.forget import ForgetReport
@@ -145,6 +152,15 @@ __all__ = [
     "NO_LIMIT",
     "ActionStatus",
     "Admin",
+    "Approval",
+    "ApprovalAdmin",
+    "ApprovalClosedError",
+    "ApprovalFilters",
+    "ApprovalNotFoundError",
+    "ApprovalRequest",
+    "ApprovalState",
+    "ApprovalStatus",
+    "ApprovalTimeoutError",
     "ArchiveError",
     "ArchiveFormat",
     "ArgumentsError",
@@ -330,6 +346,15 @@ _HOMES = {
     "NO_LIMIT": "tidegate.domain.spec",
     "ActionStatus": "tidegate.store.rows",
     "Admin": "tidegate.admin",
+    "Approval": "tidegate.domain.approval",
+    "ApprovalAdmin": "tidegate.admin",
+    "ApprovalClosedError": "tidegate.errors",
+    "ApprovalFilters": "tidegate.operations.approvals",
+    "ApprovalNotFoundError": "tidegate.errors",
+    "ApprovalRequest": "tidegate.domain.approval",
+    "ApprovalState": "tidegate.domain.approval",
+    "ApprovalStatus": "tidegate.admin.approval_values",
+    "ApprovalTimeoutError": "tidegate.errors",
     "ArchiveError": "tidegate.errors",
     "ArchiveFormat": "tidegate.domain.retention",
     "ArgumentsError": "tidegate.errors",

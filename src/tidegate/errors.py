@@ -11,6 +11,8 @@
     │   │   ├── OperationNotFoundError
     │   │   ├── MapNotFoundError
     │   │   ├── DoubtNotFoundError
+    │   │   ├── ApprovalNotFoundError
+    │   │   ├── ApprovalClosedError    somebody has answered, or nobody waits any more
     │   │   └── DataRemovedError    the task is kept, but what was asked for is not
     │   ├── UnknownFunctionError   no such task function is declared
     │   ├── UnknownUpstreamError   no such upstream is known to the store
@@ -30,7 +32,8 @@
     │   ├── StepChangedError       its arguments differ from those of its recorded result
     │   ├── EventTimeoutError      the event that it waited for did not come in time
     │   ├── ProviderJobFailedError  a provider's job has no result
-    │   └── ProviderJobTimeoutError  a provider's job took too long
+    │   ├── ProviderJobTimeoutError  a provider's job took too long
+    │   └── ApprovalTimeoutError   nobody answered its question in time
     ├── ResultTimeoutError         the task is not final yet
     └── TaskFailedError            the task is final, without success
         └── TaskCancelledError
@@ -220,6 +223,30 @@ class DoubtNotFoundError(NotAcceptedError):
 
     code = "TG126"
     doubt_id: int = 0
+
+
+class ApprovalNotFoundError(NotAcceptedError):
+    """The task has asked no such question, or it is not clear which of its questions is meant."""
+
+    code = "TG127"
+    task_id: str = ""
+    key: str = ""
+    """The key of the question; empty if none was given."""
+
+
+class ApprovalClosedError(NotAcceptedError):
+    """The question takes no answer any more. Nothing was changed."""
+
+    code = "TG128"
+    task_id: str = ""
+    key: str = ""
+    state: str = ""
+    """`approved` or `rejected`: somebody has answered. `timed_out`: the time is over. `final`: the task has
+    ended."""
+    by: str = ""
+    """Who has answered."""
+    at: float = 0.0
+    """When the question was answered or timed out, in seconds since the epoch; 0 if neither."""
 
 
 class DataRemovedError(NotAcceptedError):
@@ -415,3 +442,10 @@ class ProviderJobTimeoutError(StepError, TimeoutError):
 
     job_id: str = ""
     """What the provider calls the job."""
+
+
+class ApprovalTimeoutError(StepError, TimeoutError):
+    """Nobody answered the question of a task in time. A later run gets the same; a redrive asks again."""
+
+    code = "TG607"
+    question: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from tidegate.admin.alerts import AlertAdmin
+from tidegate.admin.approvals import ApprovalAdmin
 from tidegate.admin.dead_letters import DeadLetterAdmin
 from tidegate.admin.doubts import DoubtAdmin
 from tidegate.admin.failures import FailureAdmin
@@ -45,6 +46,8 @@ class Admin:
         """List, count, redrive and purge dead tasks."""
         self.doubts = DoubtAdmin(source)
         """List calls that were sent and have no definite answer, and decide about them."""
+        self.approvals = ApprovalAdmin(source)
+        """List the questions that tasks ask people, and answer them."""
         self.failures = FailureAdmin(source)
         """List failures that no rule classifies, and mark them as reviewed."""
         self.operations = OperationAdmin(source)
@@ -149,6 +152,7 @@ class Admin:
 __all__ = [
     "Admin",
     "AlertAdmin",
+    "ApprovalAdmin",
     "DeadLetterAdmin",
     "DoubtAdmin",
     "FailureAdmin",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tidegate.calls.upstream import Upstream
+from tidegate.domain.links import LinkSettings
 from tidegate.domain.retention import Retention
 from tidegate.limits.settings import LimitDeclaration
 from tidegate.store.protocol import Store
@@ -37,6 +38,11 @@ class AdminSource(Protocol):
     @property
     def retention(self) -> Retention:
         """How long final tasks are kept, and where their rows are archived."""
+        ...
+
+    @property
+    def links(self) -> LinkSettings | None:
+        """Makes the links of approvals; None if links are not configured."""
         ...
 
     async def opened_store(self) -> Store:

@@ -14,7 +14,7 @@ from tidegate.alerts.signature import decode_secret
 from tidegate.domain.readers import Seconds, name_option, seconds_option, set_fields, texts_option
 from tidegate.errors import OptionError
 
-_SECRET_FIX = "use whsec_ and base64 of 24 to 64 random bytes: openssl rand -base64 32"  # noqa: S105 - an advice
+SECRET_FIX = "use whsec_ and base64 of 24 to 64 random bytes: openssl rand -base64 32"  # noqa: S105 - an advice
 _LONGEST_SECONDS = 60.0
 FINAL_STATES = ("dead", "succeeded", "cancelled")
 """The final states of tasks about which a sink can get messages."""
@@ -75,7 +75,7 @@ class WebhookSink:
     ) -> None:
         place = f"sink {name_option('sink name', name)}: "
         if not secrets or any(not isinstance(each, str) or decode_secret(each) is None for each in secrets):
-            raise OptionError(f"{place}secret=***", fix=_SECRET_FIX, option="secret")
+            raise OptionError(f"{place}secret=***", fix=SECRET_FIX, option="secret")
         set_fields(
             self,
             name=name,

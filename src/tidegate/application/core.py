@@ -80,6 +80,7 @@ class Core(HookLists):
         self._made_in = made_in
         self.url = url
         self.config = config
+        self.links = config.links
         self.pools = pools
         self.timings = timings
         self.retention = retention

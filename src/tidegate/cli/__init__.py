@@ -42,6 +42,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "budget": "Show how much of each retry budget is used.",
     "alerts": "List and check alerts, mute them, and test a sink.",
     "dead": "List, show, redrive and purge dead letters, or write one as a test.",
+    "approvals": "List, show and answer the questions that tasks ask people.",
     "doubts": "List, show and decide calls that were sent and have no definite answer.",
     "failures": "List failures that no rule classifies, and mark them as reviewed.",
     "maps": "List, show, cancel and retry maps: many tasks enqueued as one.",

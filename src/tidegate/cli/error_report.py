@@ -9,6 +9,7 @@ import click
 from tidegate.cli.formatting import printable
 from tidegate.domain.redaction import redact
 from tidegate.errors import (
+    ApprovalNotFoundError,
     ConfigError,
     DoubtNotFoundError,
     KeyConflictError,
@@ -40,6 +41,7 @@ _EXIT_CODES: tuple[tuple[type[TidegateError], int], ...] = (
     (OperationNotFoundError, NOT_FOUND),
     (MapNotFoundError, NOT_FOUND),
     (DoubtNotFoundError, NOT_FOUND),
+    (ApprovalNotFoundError, NOT_FOUND),
     (UnknownFunctionError, NOT_FOUND),
     (UnknownUpstreamError, NOT_FOUND),
     (UnknownScheduleError, NOT_FOUND),

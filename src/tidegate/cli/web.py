@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
 from tidegate.cli.common import app_reference, log_format_option, run
 from tidegate.cli.output import print_message
 from tidegate.config import load_config
+from tidegate.domain.links import LinkSettings
 from tidegate.errors import ConfigError
 from tidegate.internals import core_of
 
@@ -86,7 +88,11 @@ def command(
     set_up_logging(app_reference(app))
     application = load_application(app_reference(app))
     register_application_loggers(core_of(application).functions)
-    settings = WebSettings(hosts=tuple(hosts), origins=tuple(origins), alerts=load_config().alerts)
+    settings = WebSettings(
+        hosts=(*hosts, *_link_host(core_of(application).links)),
+        origins=tuple(origins),
+        alerts=load_config().alerts,
+    )
     is_open = run(require_access(application, host, settings, print_message))
     settings = replace(settings, open_without_tokens=is_open)
     clients = ClientLimits(per_address=connections)
@@ -99,3 +105,9 @@ def command(
         clients=clients,
         pages=pages,
     )
+
+
+def _link_host(links: LinkSettings | None) -> tuple[str, ...]:
+    """Return the host of the links of approvals, which lead here; empty if links are not configured."""
+    host = None if links is None else urlsplit(links.url).hostname
+    return () if host is None else (f"[{host}]" if ":" in host else host,)

@@ -5,10 +5,9 @@ Secrets never appear in an error: neither the secret of a webhook nor an address
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tidegate.alerts.rule_settings import RULE_KEYS, RuleSettings, change_rule
 from tidegate.alerts.rules import RULES
@@ -23,8 +22,8 @@ from tidegate.alerts.sink_settings import (
     WebhookSink,
     read_url,
 )
-from tidegate.config.table import Table, did_you_mean
-from tidegate.errors import ConfigError, OptionError
+from tidegate.config.table import Table, checked, did_you_mean, private_text
+from tidegate.errors import ConfigError
 from tidegate.policy.daily import DailyTime, daily_time_option
 
 VARIABLES = (
@@ -36,8 +35,6 @@ VARIABLES = (
     "ALERTS_SLACK_URL_FILE",
 )
 """The environment variables, without `TIDEGATE_`."""
-
-T = TypeVar("T")
 
 _KEYS = (
     "enabled",
@@ -84,11 +81,11 @@ def read_alerts(table: Table, base: AlertSettings) -> AlertSettings:
         if not _SHORTEST_INTERVAL <= changes["interval"] <= 3600.0:
             raise table.wrong("interval", "use 1 second to 1 hour")
     if "ping_url" in table:
-        changes["ping_url"] = _checked(table, lambda: read_url("ping_", _private(table, "ping_url")))
+        changes["ping_url"] = checked(table, lambda: read_url("ping_", private_text(table, "ping_url")))
     if "allow_hosts" in table:
         changes["allowed_hosts"] = table.texts("allow_hosts")
     if "daily_summary" in table or "daily_summary_timezone" in table:
-        changes["daily_summary"] = _checked(table, lambda: _read_daily(table))
+        changes["daily_summary"] = checked(table, lambda: _read_daily(table))
     if "rules" in table:
         changes["rules"] = _read_rules(table.table("rules"), base.rules)
     sinks = {sink.name: sink for sink in base.sinks}
@@ -169,7 +166,7 @@ def _read_rule(name: str, table: Table, base: RuleSettings) -> RuleSettings:
 
 def _change_rule(name: str, table: Table, base: RuleSettings) -> RuleSettings:
     values = {key: value for key, value in table.values.items() if key != _ONLY}
-    return _checked(table, lambda: change_rule(name, base, values, unit=RULES[name].unit))
+    return checked(table, lambda: change_rule(name, base, values, unit=RULES[name].unit))
 
 
 def _read_sink(name: str, table: Table) -> Sink:
@@ -189,12 +186,12 @@ def _read_sink(name: str, table: Table) -> Sink:
         options["sends_alerts"] = table.flag("alerts")
     if kind == "command":
         command = table.texts("command") if "command" in table else ()
-        return _checked(table, lambda: CommandSink(name, command, **options))
-    url = _private(table, "url")
+        return checked(table, lambda: CommandSink(name, command, **options))
+    url = private_text(table, "url")
     if kind == "slack":
-        return _checked(table, lambda: SlackSink(name, url, **options))
-    secrets = [text for key in ("secret", "old_secret") if (text := _private(table, key))]
-    return _checked(table, lambda: WebhookSink(name, url, secrets, **options))
+        return checked(table, lambda: SlackSink(name, url, **options))
+    secrets = [text for key in ("secret", "old_secret") if (text := private_text(table, key))]
+    return checked(table, lambda: WebhookSink(name, url, secrets, **options))
 
 
 def _task_messages(table: Table) -> TaskMessages:
@@ -204,38 +201,3 @@ def _task_messages(table: Table) -> TaskMessages:
             raise table.wrong("tasks", f"use a list of {', '.join(FINAL_STATES)}")
     queues, functions = (table.texts(key) if key in table else () for key in ("queues", "functions"))
     return TaskMessages(states, queues, functions)
-
-
-def _private(table: Table, key: str) -> str:
-    """Return a text that no error may show, from the table or from the file that it names; empty if none."""
-    file_key = f"{key}_file"
-    if key in table and file_key in table:
-        raise ConfigError(
-            f"{table.place}: both {key} and {file_key} are set",
-            fix="remove one of them",
-            place=table.place,
-            option=key,
-        )
-    if file_key in table:
-        path = Path(table.text(file_key))
-        try:
-            return path.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{table.place}: {file_key} = {path} cannot be read",
-                fix="name a readable file",
-                place=table.place,
-                option=file_key,
-            ) from error
-    value = table.values.get(key, "")
-    return value if isinstance(value, str) else ""
-
-
-def _checked(table: Table, make: Callable[[], T]) -> T:
-    """Return what `make` returns; name the place in the file in its errors."""
-    try:
-        return make()
-    except OptionError as error:
-        raise ConfigError(
-            f"{table.place}: {error.message}", fix=error.fix, place=table.place, option=error.option
-        ) from None

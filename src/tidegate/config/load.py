@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tidegate.alerts.settings import AlertSettings
-from tidegate.config import alerts
+from tidegate.config import alerts, links
 from tidegate.config.find import STORE, find_project
 from tidegate.config.sections import (
     RETENTION_NAMES,
@@ -28,6 +28,7 @@ from tidegate.config.sections import (
     read_timings,
 )
 from tidegate.config.table import Table, near_miss
+from tidegate.domain.links import LinkSettings
 from tidegate.domain.readers import shown
 from tidegate.domain.retention import Retention
 from tidegate.errors import ConfigError
@@ -48,6 +49,7 @@ _SECTION_KEYS = (
     "pools",
     "retention",
     "alerts",
+    "links",
     "telemetry",
 )
 _APP = re.compile(r"[\w.]+(?::\w+)?")
@@ -60,11 +62,13 @@ _VARIABLES = (
     "ENV",
     *_OTHERS,
     *alerts.VARIABLES,
+    *links.VARIABLES,
     *(name.upper() for name in TIMING_NAMES),
     *(f"RETENTION_{name.upper()}" for name in RETENTION_NAMES),
     *(name.upper() for name in TELEMETRY_NAMES),
 )
 _PREFIX = "TIDEGATE_"
+_NO_TABLE = Table({}, file="", section="links")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class Config:
     """The window of the retry budget, in seconds."""
     alerts: AlertSettings
     """The rules and the sinks of alerts."""
+    links: LinkSettings | None
+    """Where the links of approvals lead, and what signs them; None if they are not configured."""
     telemetry: TelemetrySettings
     """What OpenTelemetry records."""
     path: Path | None
@@ -130,6 +136,7 @@ def load_config(directory: Path | None = None, env: Mapping[str, str] | None = N
         retries_per_minute=values.get("retries_per_minute", SYSTEM_RETRIES_PER_MINUTE),
         retry_window=values.get("retry_window", 60.0),
         alerts=alerts.read_alert_variables(variables, values.get("alerts", AlertSettings())),
+        links=links.read_link_variables(variables, values.get("links", _NO_TABLE)),
         telemetry=TelemetrySettings(
             **{name: values[key] for name in TELEMETRY_NAMES if (key := f"telemetry.{name}") in values}
         ),
@@ -173,6 +180,8 @@ def _read_section(table: Table, values: dict[str, Any], origins: dict[str, str])
         found["pools"] = pools
     if "alerts" in table:
         found["alerts"] = alerts.read_alerts(table.table("alerts"), values.get("alerts", AlertSettings()))
+    if "links" in table:
+        found["links"] = table.table("links")
     found |= read_retries(table)
     found |= {f"timings.{name}": value for name, value in read_timings(table.table("worker")).items()}
     retention = read_retention(table.table("retention"))

@@ -6,6 +6,7 @@ The table knows its place in the file, so that every error can name the place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from tidegate.domain.readers import (
@@ -146,6 +147,49 @@ class Table:
 
     def _inner(self, key: str) -> str:
         return f"{self.section}.{key}" if self.section else key
+
+
+def private_text(table: Table, key: str) -> str:
+    """Return a text that no error may show, from the table or from the file that it names; empty if none.
+
+    Raises:
+        ConfigError: Both are given, or the file cannot be read.
+    """
+    file_key = f"{key}_file"
+    if key in table and file_key in table:
+        raise ConfigError(
+            f"{table.place}: both {key} and {file_key} are set",
+            fix="remove one of them",
+            place=table.place,
+            option=key,
+        )
+    if file_key in table:
+        path = Path(table.text(file_key))
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{table.place}: {file_key} = {path} cannot be read",
+                fix="name a readable file",
+                place=table.place,
+                option=file_key,
+            ) from error
+    value = table.values.get(key, "")
+    return value if isinstance(value, str) else ""
+
+
+def checked(table: Table, make: Callable[[], T]) -> T:
+    """Return what `make` returns. Its errors name the place in the file.
+
+    Raises:
+        ConfigError: `make` raised `OptionError`.
+    """
+    try:
+        return make()
+    except OptionError as error:
+        raise ConfigError(
+            f"{table.place}: {error.message}", fix=error.fix, place=table.place, option=error.option
+        ) from None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

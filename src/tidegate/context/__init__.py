@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tidegate.context.approvals import ApprovalMethods
 from tidegate.context.provider_jobs import ProviderJobMethods
 from tidegate.context.run_control import (
     Progress,
@@ -38,7 +39,7 @@ BACKPRESSURE_SECONDS = 0.05
 """How long a function that emits waits before it checks again whether there is room."""
 
 
-class Context(ProviderJobMethods):
+class Context(ApprovalMethods, ProviderJobMethods):
     """What a running task can use. Call it from the function's own thread or event loop."""
 
     def __init__(

@@ -9,10 +9,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from tidegate.domain.readers import wrong
+
 KEY_LENGTH = 200
 """The most characters of an approval's key."""
-KEY = re.compile(r"\w[\w.:@-]*")
-KEY_RULE = "use letters, digits and . : @ _ - in 1 to 200 characters, a letter or digit first"
+_KEY = re.compile(r"\w[\w.:@-]*")
+_KEY_RULE = "use letters, digits and . : @ _ - in 1 to 200 characters, a letter or digit first"
 QUESTION_LENGTH = 1_000
 NAME_LENGTH = 200
 """The most characters of a name of a person."""
@@ -69,6 +71,17 @@ class ApprovalRequest:
     """When the time for the answer is over; None: never."""
     link: str
     """The link to the page on which a person answers; empty if links are not configured."""
+
+
+def checked_key(key: object) -> str:
+    """Return the key of an approval.
+
+    Raises:
+        OptionError: No approval can have this key.
+    """
+    if not isinstance(key, str) or len(key) > KEY_LENGTH or not _KEY.fullmatch(key):
+        raise wrong("key", key, _KEY_RULE)
+    return key
 
 
 def derived_key(question: str, position: int) -> str:

@@ -10,6 +10,7 @@ from tidegate.domain.failure import CAPACITY_REASONS, MESSAGE_LIMIT, Failure, Re
 from tidegate.domain.spec import Rule
 from tidegate.domain.text import redacted_text
 from tidegate.errors import (
+    ApprovalTimeoutError,
     CallTooLargeError,
     EventTimeoutError,
     KeyConflictError,
@@ -219,7 +220,7 @@ def _step_failure(exc: BaseException) -> Failure | None:
         reason = Reason.IN_DOUBT
     elif isinstance(error, StepRejectedError | ProviderJobFailedError):
         reason = Reason.REJECTED
-    elif isinstance(error, EventTimeoutError | ProviderJobTimeoutError):
+    elif isinstance(error, EventTimeoutError | ProviderJobTimeoutError | ApprovalTimeoutError):
         reason = Reason.TIMEOUT
     return Failure(
         Verdict.PERMANENT, reason, message=message_of(error), evidence=f"class {class_name_of(error)}"

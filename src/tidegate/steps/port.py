@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from tidegate.errors import UsageError
+from tidegate.store.approval_rows import AskedApproval, NewApproval
 from tidegate.store.event_rows import EventWait, WaitAnswer
 from tidegate.store.provider_job_rows import (
     JobAnswer,
@@ -52,6 +53,9 @@ class StepPort(Protocol):
     def read_job_items(self, wanted: JobItems) -> Future[list[JobItem]]:
         """Return some finished items of a provider job; none after the last."""
 
+    def ask_approval(self, asked: NewApproval) -> Future[AskedApproval]:
+        """Ask a person, or return what became of the question."""
+
 
 class NotRecorded:
     """The steps of a plain call, outside a worker: each is done, and none is kept."""
@@ -85,6 +89,12 @@ class NotRecorded:
     def read_job_items(self, wanted: JobItems) -> Future[list[JobItem]]:
         """Return no items."""
         return _done([])
+
+    def ask_approval(self, asked: NewApproval) -> Future[AskedApproval]:
+        """Refuse: a plain call has no task that could wait for a person."""
+        raise UsageError(
+            "ctx.approve was called outside a worker", fix="enqueue the task, and let a worker run it"
+        )
 
 
 async def answered(future: Future[T]) -> T:

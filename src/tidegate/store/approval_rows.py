@@ -42,6 +42,8 @@ class AskedApproval(NamedTuple):
     comment: str = ""
     answer: bytes = b""
     """The encoded data of the answer."""
+    link: str = ""
+    """The link to the page on which a person answers. The worker adds it, if links are configured."""
 
 
 class ApprovalAnswer(NamedTuple):

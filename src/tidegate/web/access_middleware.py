@@ -8,6 +8,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from tidegate.domain.links import PATH as LINKS
 from tidegate.errors import TidegateError
 from tidegate.web.open_access import TEST_CLIENT
 from tidegate.web.problems import PAGES, PROBLEM_TYPES, Problem, problem_of, refuse
@@ -18,7 +19,8 @@ PROBES = ("/livez", "/readyz")
 """Paths that may be requested under any host name: Kubernetes and load balancers use the machine's
 address."""
 PUBLIC = ("/", *PROBES, "/api/v1/tidegate.js")
-"""Paths that need no token. The pages that describe problems also need no token."""
+"""Paths that need no token. The pages that describe problems need none either, nor do the pages of signed
+links: their address is the credential."""
 
 BATCH = "/api/v1/tasks/batch"
 _LENGTH_DIGITS = 15
@@ -62,8 +64,10 @@ class AccessMiddleware:
         path = _path(connection.scope)
         if path not in PROBES:
             require_host(connection, self._hosts)
-        self._require_origin(connection)
-        if not (path in PUBLIC or path.startswith(PAGES)):
+        is_link = path.startswith(LINKS)
+        if not (is_link and connection.scope.get("method") == "GET"):  # people follow links from other sites
+            self._require_origin(connection)
+        if not (is_link or path in PUBLIC or path.startswith(PAGES)):
             try:
                 connection.scope["tidegate"] = await require_principal(self._authenticate, connection)
             except TidegateError as error:

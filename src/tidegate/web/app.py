@@ -35,6 +35,7 @@ from tidegate.web.protected_routes import (
 )
 from tidegate.web.routes import (
     alerts,
+    approvals,
     autoscale,
     browser_module,
     controls,
@@ -69,6 +70,7 @@ _ROUTES = (
     events,
     dead_letters,
     doubts,
+    approvals,
     overview,
     statistics,
     failures,

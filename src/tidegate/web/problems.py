@@ -16,6 +16,7 @@ from starlette.websockets import WebSocket
 from tidegate.codec.plain import to_json as encode
 from tidegate.domain.text import redacted_text
 from tidegate.errors import (
+    ApprovalNotFoundError,
     ArgumentsError,
     DataRemovedError,
     DoubtNotFoundError,
@@ -122,6 +123,7 @@ def problem_of(error: TidegateError) -> Problem:
         | OperationNotFoundError
         | MapNotFoundError
         | DoubtNotFoundError
+        | ApprovalNotFoundError
         | UnknownScheduleError,
     ):
         return Problem("not-found", text, **facts)

@@ -118,16 +118,24 @@ class ProtectedRouter:
         return register
 
     def public_route(
-        self, path: str, responses: Mapping[int, ResponseSpec], *, media_type: str = "application/json"
+        self,
+        path: str,
+        responses: Mapping[int, ResponseSpec],
+        *,
+        method: str = "GET",
+        media_type: str = "application/json",
     ) -> Callable[[Endpoint], Endpoint]:
-        """Register a GET route that needs no token. Such a route must not reveal anything about tasks."""
+        """Register a route that needs no token.
+
+        Such a route must not reveal anything about tasks, unless its path is a credential itself.
+        """
 
         def register(endpoint: Endpoint) -> Endpoint:
             self.open_paths.add(path)
             self.router.add_api_route(
                 path,
                 endpoint,
-                methods=["GET"],
+                methods=[method],
                 response_class=Response,
                 response_model=None,
                 status_code=min(responses),  # for the document; endpoints return their own

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.calls.upstream import Upstream
 from tidegate.codec.signature import Signature
+from tidegate.domain.links import LinkSettings
 from tidegate.domain.readers import shown
 from tidegate.domain.retention import Retention
 from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
@@ -53,6 +54,11 @@ class Application(Protocol):
     pools: tuple[Pool, ...]
     timings: Timings
     retention: Retention
+
+    @property
+    def links(self) -> LinkSettings | None:
+        """Makes the links of approvals; None if links are not configured."""
+        ...
 
     @property
     def store(self) -> Store:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidegate.calls.upstream import Upstream
 from tidegate.codec.signature import Signature
 from tidegate.context import RetryRequested, TaskStopped, TaskSuspended, current_context
+from tidegate.domain.links import LinkSettings
 from tidegate.domain.outcome import Fence
 from tidegate.domain.retention import Retention
 from tidegate.domain.spec import RunsIn, TaskSpec
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from tidegate.events import EventBus
     from tidegate.policy.classify import Classifier
     from tidegate.store.protocol import Store
+
+
+TEST_LINKS = LinkSettings("https://tidegate.test", (b"the secret of links in tests",))
+"""What links are made with in tests of an application that has no settings for them."""
 
 
 class Around(Protocol):
@@ -49,6 +54,7 @@ class KitApplication:
         self.pools: tuple[Pool, ...] = app.pools
         self.timings: Timings = app.timings
         self.retention: Retention = app.retention
+        self.links: LinkSettings = app.links or TEST_LINKS
         self.store = store
         self.errors: dict[Fence, BaseException] = {}
         """What functions raised, by run."""

@@ -9,6 +9,8 @@ from typing import Any
 from tidegate.steps.port import StepPort
 from tidegate.store.step_rows import StepRow
 from tidegate.worker.children.messages import (
+    ApprovalAsked,
+    AskApproval,
     BeginJob,
     BeginStep,
     EndStep,
@@ -58,6 +60,13 @@ def answer_step(port: StepPort, request: StepRequest, send: Callable[[StepAnswer
             number,
             send,
             lambda items: send(JobItemsRead(number, items)),
+        )
+    elif isinstance(request, AskApproval):
+        _when_done(
+            port.ask_approval(request.asked),
+            number,
+            send,
+            lambda answer: send(ApprovalAsked(number, answer)),
         )
     else:
         _when_done(port.read(request.task_id), number, send, lambda rows: _send_rows(number, rows, send))

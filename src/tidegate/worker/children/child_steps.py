@@ -9,11 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from tidegate.store.approval_rows import AskedApproval, NewApproval
 from tidegate.store.event_rows import EventWait, WaitAnswer
 from tidegate.store.provider_job_rows import JobAnswer, JobBegin, JobItem, JobItems, JobReport
 from tidegate.store.step_rows import BegunStep, EndedStep, StepBegin, StepEnd, StepRow
 from tidegate.verdicts import Transient
 from tidegate.worker.children.messages import (
+    AskApproval,
     BeginJob,
     BeginStep,
     EndStep,
@@ -83,6 +85,12 @@ class ChildSteps:
         self._send(ReadJobItems(number, wanted))
         return future
 
+    def ask_approval(self, asked: NewApproval) -> Future[AskedApproval]:
+        """Have the pool process ask a person."""
+        number, future = self._request()
+        self._send(AskApproval(number, asked))
+        return future
+
     def take(self, answer: StepAnswer) -> None:
         """Take an answer of the pool process."""
         if isinstance(answer, StepsRead):
@@ -135,6 +143,10 @@ class OlderPoolProcess:
         raise _not_yet()
 
     def read_job_items(self, wanted: JobItems) -> Future[list[JobItem]]:
+        """Refuse."""
+        raise _not_yet()
+
+    def ask_approval(self, asked: NewApproval) -> Future[AskedApproval]:
         """Refuse."""
         raise _not_yet()
 

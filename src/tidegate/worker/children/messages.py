@@ -15,6 +15,7 @@ import msgspec
 
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.failure import Failure, LastFailure
+from tidegate.store.approval_rows import AskedApproval, NewApproval
 from tidegate.store.event_rows import EventWait, WaitAnswer
 from tidegate.store.provider_job_rows import JobAnswer, JobBegin, JobItem, JobItems, JobReport
 from tidegate.store.step_rows import BegunStep, EndedStep, StepBegin, StepEnd, StepRow
@@ -108,6 +109,13 @@ class JobItemsRead(msgspec.Struct, tag="job_items_read", frozen=True):
     answer: list[JobItem]
 
 
+class ApprovalAsked(msgspec.Struct, tag="approval_asked", frozen=True):
+    """The answer to `AskApproval`. To the child process."""
+
+    number: int
+    answer: AskedApproval
+
+
 class ChildReady(msgspec.Struct, tag="ready", frozen=True):
     """The application is imported and the start hooks have run. To the pool process."""
 
@@ -183,6 +191,13 @@ class ReadJobItems(msgspec.Struct, tag="read_job_items", frozen=True):
     wanted: JobItems
 
 
+class AskApproval(msgspec.Struct, tag="ask_approval", frozen=True):
+    """The function asks a person. The pool process answers with `ApprovalAsked`."""
+
+    number: int
+    asked: NewApproval
+
+
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of every reply."""
 
@@ -232,8 +247,12 @@ class FunctionStopped(RunReport, tag="stopped", frozen=True, kw_only=True):
     """The function ended because it was asked to stop."""
 
 
-StepAnswer = StepBegun | StepEnded | StepsRead | StepRefused | EventAnswer | JobRecorded | JobItemsRead
-StepRequest = BeginStep | EndStep | ReadSteps | WaitForEvent | BeginJob | ReportJob | ReadJobItems
+StepAnswer = (
+    StepBegun | StepEnded | StepsRead | StepRefused | EventAnswer | JobRecorded | JobItemsRead | ApprovalAsked
+)
+StepRequest = (
+    BeginStep | EndStep | ReadSteps | WaitForEvent | BeginJob | ReportJob | ReadJobItems | AskApproval
+)
 ToChild = RunTask | StopTask | StepAnswer
 ToParent = (
     ChildReady

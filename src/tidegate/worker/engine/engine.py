@@ -130,7 +130,7 @@ class Engine:
             other_code=OtherCode(app.store, worker_id, app.functions),
         )
         self.emitter = Emitter(self._store, rng, self._on_lost)
-        self.steps = StepRecorder(self._store, rng, self._on_lost)
+        self.steps = StepRecorder(self._store, rng, self._on_lost, app.links)
         self.finisher = Finisher(self._store, rng, self._on_lost, before_write=self.emitter.write)
         self.slots = new_slots(
             pool,

@@ -10,8 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
 
+from tidegate.domain.approval import ApprovalState
+from tidegate.domain.links import LinkSettings
 from tidegate.domain.outcome import Fence
 from tidegate.errors import StoreUnavailableError
+from tidegate.store.approval_rows import AskedApproval, NewApproval
 from tidegate.store.event_rows import EventWait, WaitAnswer, WaitStatus
 from tidegate.store.protocol import Store
 from tidegate.store.provider_job_rows import JobAnswer, JobBegin, JobItem, JobItems, JobReport, JobStatus
@@ -39,12 +42,20 @@ class StepRecorder:
         store: Where steps are recorded.
         rng: For the pauses while the store is unreachable.
         on_lost: Called with each run that this worker no longer owns, so that its function is stopped.
+        links: Makes the links of approvals; None if links are not configured.
     """
 
-    def __init__(self, store: Store, rng: random.Random, on_lost: Callable[[Fence], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rng: random.Random,
+        on_lost: Callable[[Fence], None],
+        links: LinkSettings | None = None,
+    ) -> None:
         self._store = store
         self._rng = rng
         self._on_lost = on_lost
+        self._links = links
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._begins: Pending[StepBegin, BegunStep] = []
@@ -104,6 +115,10 @@ class StepRecorder:
     def read_job_items(self, wanted: JobItems) -> Future[list[JobItem]]:
         """Return some finished items of a provider job; none after the last."""
         return self._ask("reading items of a provider job", lambda: self._store.read_job_items(wanted))
+
+    def ask_approval(self, asked: NewApproval) -> Future[AskedApproval]:
+        """Ask a person, or return what became of the question."""
+        return self._ask(f"asking for approval {asked.key}", lambda: self._ask_approval(asked))
 
     async def run(self) -> None:
         """Write until cancelled. Then each request without an answer fails, and its step stays open."""
@@ -253,6 +268,17 @@ class StepRecorder:
         if answer.status is JobStatus.FENCED:
             self._on_lost(fence)
         return answer
+
+    async def _ask_approval(self, asked: NewApproval) -> AskedApproval:
+        answer = await self._store.ask_approval(asked)
+        if answer.state is None:
+            self._on_lost(asked.fence)
+        if answer.state is not ApprovalState.OPEN or self._links is None:
+            return answer
+        link = self._links.approval_link(
+            asked.fence.task_id, asked.key, asked_at=answer.asked_at, deadline_at=answer.deadline_at
+        )
+        return answer._replace(link=link)
 
 
 def _answer(future: Future[Any], answer: object) -> None:
