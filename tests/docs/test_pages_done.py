@@ -25,6 +25,7 @@ EMPTY = [
 ]
 """Pages that need nothing but an empty directory."""
 ELSEWHERE = {
+    "approvals": "tests/cli/test_cli_approvals.py runs the commands on tasks that ask",
     "debug-a-dead-task": "tests/cli/test_cli_replay.py runs the command on stored tasks",
     "doubts": "tests/cli/test_cli_doubts.py runs the commands on calls in doubt",
     "maps": "tests/cli/test_cli_maps.py runs the commands on stored maps",

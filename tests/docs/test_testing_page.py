@@ -11,7 +11,7 @@ import pytest
 from pages import ROOT, blocks
 
 HOW_TO = ROOT / "docs" / "how-to"
-PAGES = {"test-your-tasks": 6, "fall-back-to-another-provider": 3, "suspend": 1}
+PAGES = {"test-your-tasks": 6, "fall-back-to-another-provider": 3, "suspend": 1, "approvals": 2}
 """The pages, and how many tests each of them shows."""
 
 

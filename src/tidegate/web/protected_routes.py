@@ -81,7 +81,8 @@ class ProtectedRouter:
         self.router = router
         self.access_rules: dict[tuple[str, str], AccessRule] = {}
         """By method (`WEBSOCKET` for sockets) and path."""
-        self.open_paths: set[str] = set()
+        self.open_routes: set[tuple[str, str]] = set()
+        """Those that need no token, by method and path."""
         self._schema_of = schema_of
 
     def route(
@@ -131,7 +132,7 @@ class ProtectedRouter:
         """
 
         def register(endpoint: Endpoint) -> Endpoint:
-            self.open_paths.add(path)
+            self.open_routes.add((method, path))
             self.router.add_api_route(
                 path,
                 endpoint,
@@ -197,7 +198,7 @@ def require_protected(routes: Iterable[BaseRoute], router: ProtectedRouter) -> N
     Raises:
         ConfigError: A route was not registered there, so it has no access rule.
     """
-    paths = {path for _, path in router.access_rules} | router.open_paths
+    paths = {path for _, path in (*router.access_rules, *router.open_routes)}
     for route in routes:
         path = getattr(route, "path", None)
         if path is not None and path not in paths:
