@@ -1,8 +1,8 @@
 """Signed links to the page on which a person answers an approval.
 
 A link names the task, the key of the approval and the moment of its expiry, signed with HMAC-SHA256. Nothing
-of a link is stored: whoever has a secret can make it and check it. That an answer counts once is the work of
-the store.
+of a link is stored: a process that has the secret can make it and check it. The store makes sure that only
+one answer counts.
 """
 
 from __future__ import annotations
