@@ -29,6 +29,8 @@ STEPS = 200
 RECORDED = 1_000
 ROUNDS = 5
 MOST_CALLS = 2.0
+MOST_CACHED_CALLS = 3.0
+"""A result from the cache costs at most one call more than a step without a cache."""
 MOST_RERUN_SECONDS = 1.0
 ITEMS = 100_000
 MAP_ROUNDS = 3
@@ -51,6 +53,14 @@ def _application(url: str) -> Tidegate:
         else:
             for number in range(count):
                 await ctx.step("answer", _answer, number)
+        return time.perf_counter() - started_at
+
+    @app.task(name="bench:cached")
+    async def cached(ctx: Context, count: int, group: int) -> float:
+        """Do steps with a cache; return the seconds that they took."""
+        started_at = time.perf_counter()
+        for number in range(count):
+            await ctx.step("answer", _answer, group * count + number, cache="1h")
         return time.perf_counter() - started_at
 
     @app.task(name="bench:again", backoff=Fixed(0.01))
@@ -104,36 +114,54 @@ async def measure(kind: str) -> list[dict[str, Any]]:
         await core_of(app).store.migrate()
         counted = _CountedStore(core_of(app).store)
         core_of(app).store = counted
-        steps, again = core_of(app).functions["bench:steps"], core_of(app).functions["bench:again"]
+        steps, again, cached = (
+            core_of(app).functions[f"bench:{name}"] for name in ("steps", "again", "cached")
+        )
         rows: dict[str, list[float]] = {
             "step, one after another": [],
             "step, 200 at once": [],
             "store calls a step, one after another": [],
+            "step with a cache that does the work": [],
+            "step that is answered from the cache": [],
+            "store calls of such work": [],
+            "store calls of such an answer": [],
             "re-run over 1,000 steps": [],
         }
         async with app.worker():
             for number in range(ROUNDS + 1):
                 before = counted.calls.copy()
                 alone = await (await steps.enqueue(STEPS, False)).result(120)
-                made = counted.calls - before
-                calls = made["begin_steps"] + made["end_steps"] + made["read_steps"]
+                calls = _calls_of_steps(counted.calls - before)
+                before = counted.calls.copy()
+                missed = await (await cached.enqueue(STEPS, number)).result(120)
+                calls_of_work = _calls_of_steps(counted.calls - before)
+                before = counted.calls.copy()
+                found = await (await cached.enqueue(STEPS, number)).result(120)
+                calls_of_answer = _calls_of_steps(counted.calls - before)
                 together = await (await steps.enqueue(STEPS, True)).result(120)
                 rerun = await (await again.enqueue(RECORDED)).result(120)
                 if number:  # the first round warms up
                     rows["step, one after another"].append(alone / STEPS * 1000)
                     rows["step, 200 at once"].append(together / STEPS * 1000)
                     rows["store calls a step, one after another"].append(calls / STEPS)
+                    rows["step with a cache that does the work"].append(missed / STEPS * 1000)
+                    rows["step that is answered from the cache"].append(found / STEPS * 1000)
+                    rows["store calls of such work"].append(calls_of_work / STEPS)
+                    rows["store calls of such an answer"].append(calls_of_answer / STEPS)
                     rows["re-run over 1,000 steps"].append(rerun)
         await app.aclose()
     rows |= await _measure_maps(kind)
     goals = {
         f"map of {ITEMS:,}, times the enqueue": MOST_MAP_TIMES,
         "store calls a step, one after another": MOST_CALLS,
+        "store calls of such an answer": MOST_CACHED_CALLS,
         "re-run over 1,000 steps": MOST_RERUN_SECONDS,
     }
     units = {
         "step, one after another": "ms",
         "step, 200 at once": "ms",
+        "step with a cache that does the work": "ms",
+        "step that is answered from the cache": "ms",
         "re-run over 1,000 steps": "s",
         "progress of that map": "ms",
     }
@@ -148,6 +176,11 @@ async def measure(kind: str) -> list[dict[str, Any]]:
         }
         for name, values in rows.items()
     ]
+
+
+def _calls_of_steps(made: Counter[str]) -> int:
+    """Return how many of these calls of the store were made for steps."""
+    return sum(calls for name, calls in made.items() if name.endswith(("_steps", "_cached_step")))
 
 
 async def _measure_maps(kind: str) -> dict[str, list[float]]:
