@@ -9,9 +9,10 @@ import httpx2
 from tidegate import CallTimes, Exponential, Fixed, Pool, Tidegate
 
 app = Tidegate(pools=[Pool(concurrency=int(os.environ["ECONOMICS_SLOTS"]))])
+DECLARED = os.environ.get("ECONOMICS_DECLARED")
 provider = app.upstream(
     "provider",
-    requests_per_minute=int(os.environ["ECONOMICS_QUOTA"]),
+    requests_per_minute=int(DECLARED) if DECLARED else None,
     slow_start=float(os.environ["ECONOMICS_SLOW_START"]),
     times=CallTimes(seconds=float(os.environ["ECONOMICS_CALL_SECONDS"])),
 )

@@ -32,7 +32,30 @@ def figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> l
         return _faulty_figures(scenario, run, ideal)
     if scenario.poisoned:
         return _poison_figures(scenario, run, ideal)
+    if scenario.declared != 1.0 or scenario.window is not None:
+        return _learning_figures(scenario, run, ideal)
     return _backlog_figures(scenario, run, ideal)
+
+
+def _learning_figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> list[Figure]:
+    """Return how much of a quota is used that the application does not know, and its 429s."""
+    least, most = (0.97, 0.02) if scenario.declared else (0.95, 0.01)
+    if scenario.window is not None:
+        most = 0.001
+    goodput, best = _goodput(scenario, run), _goodput(scenario, ideal)
+    share, theirs = (_answered(each, 429) / max(1, len(each.calls)) for each in (run, ideal))
+    figures = [
+        Figure(scenario.name, "goodput ÷ quota", goodput, best, f"≥ {least}", goodput >= least),
+        Figure(scenario.name, "429s ÷ calls", share, theirs, f"≤ {most:g}", share <= most),
+        Figure(scenario.name, "dead", run.dead, ideal.dead, "0", run.dead == 0),
+    ]
+    if scenario.drains:
+        shortest = scenario.tasks / scenario.quota
+        figures.append(
+            Figure(scenario.name, "time, s", run.finished_at, ideal.finished_at, f"≤ 1.05 × {shortest:g}",
+                   run.finished_at <= 1.05 * shortest)
+        )  # fmt: skip
+    return figures
 
 
 def _backlog_figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> list[Figure]:

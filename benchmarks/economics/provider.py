@@ -56,6 +56,9 @@ class QuotaProvider:
         poisoned: Every n-th task gets a 400; 0 turns this off.
         faulty: Tasks that always get `fault`.
         fault: An HTTP status; 0 for no response.
+        window: The seconds of a fixed window, whose whole quota returns at its end; None for an even refill.
+        shows_limits: Whether each response shows the limit by the minute in headers, as OpenAI does.
+        names_wait: Whether a 429 has a `Retry-After`.
     """
 
     quota: float
@@ -64,6 +67,9 @@ class QuotaProvider:
     poisoned: int = 0
     faulty: frozenset[int] = frozenset()
     fault: int = 500
+    window: float | None = None
+    shows_limits: bool = False
+    names_wait: bool = True
     calls: list[ReceivedCall] = field(default_factory=list)
     collapses: list[float] = field(default_factory=list)
     url: str = ""
@@ -73,6 +79,7 @@ class QuotaProvider:
     _back: float = 0.0
     """When it came back last; each collapse moves it."""
     _recent: deque[float] = field(default_factory=deque)
+    _window: int = 0
 
     async def __aenter__(self) -> QuotaProvider:
         self._level = self.quota
@@ -125,12 +132,35 @@ class QuotaProvider:
             return 400, {}
         if task in self.faulty:
             return self.fault, {}
-        self._level = min(self.quota, self._level + (at - self._refilled) * self.quota)
-        self._refilled = at
+        self._refill(at)
         if self._level < 1:
-            return 429, {"retry-after": f"{(1 - self._level) / self.quota:.3f}"}
+            wait = self._next_window(at) - at if self.window else (1 - self._level) / self.quota
+            return 429, ({"retry-after": f"{wait:.3f}"} if self.names_wait else {}) | self._headers(at)
         self._level -= 1
-        return 200, {}
+        return 200, self._headers(at)
+
+    def _refill(self, at: float) -> None:
+        if self.window is None:
+            self._level = min(self.quota, self._level + (at - self._refilled) * self.quota)
+        elif int(at / self.window) > self._window or not self._refilled:
+            self._window = int(at / self.window)
+            self._level = self.quota * self.window
+        self._refilled = at
+
+    def _next_window(self, at: float) -> float:
+        return (int(at / (self.window or 1.0)) + 1) * (self.window or 1.0)
+
+    def _headers(self, at: float) -> dict[str, str]:
+        """Return the limit by the minute, although the bucket holds a second's worth only."""
+        if not self.shows_limits:
+            return {}
+        limit, remaining = round(60 * self.quota), int(self._level)
+        reset = self._next_window(at) - at if self.window else (limit - remaining) / self.quota
+        return {
+            "x-ratelimit-limit-requests": f"{limit}",
+            "x-ratelimit-remaining-requests": f"{remaining}",
+            "x-ratelimit-reset-requests": f"{reset:.3f}s",
+        }
 
     def _collapse_if_overloaded(self, at: float, outage: ProviderOutage) -> None:
         """Collapse again where arrivals of the last second are more than it can bear half over."""

@@ -49,6 +49,12 @@ class Scenario:
     """One of the three worker processes is killed for good at half time."""
     drains: bool = True
     """False: it is looked at only while tasks arrive."""
+    declared: float | None = 1.0
+    """The limit that the application declares, as a part of the quota; None: it declares none."""
+    window: float | None = None
+    """Seconds of the provider's fixed windows; None: its quota refills evenly."""
+    shows_limits: bool = False
+    names_wait: bool = True
     slow_start: float = 9.0
     call_seconds: float = 12.0
 
@@ -74,6 +80,14 @@ def scenarios(scale: float) -> list[Scenario]:
     return [
         replace(plain, name="backlog 2x", load=2.0, drains=False),
         replace(plain, name="backlog 3x", load=3.0, drains=False),
+        *(
+            replace(plain, name=f"quota 0.6x{text}", quota=24.0, declared=1 / 0.6, load=1.2, names_wait=named)
+            for text, named in (("", True), (", no wait named", False))
+        ),
+        replace(
+            plain, name="nothing declared, headers", declared=None, load=2.0, shows_limits=True, drains=False
+        ),
+        replace(plain, name="fixed windows", window=10.0, load=2.0, seconds=40.0, drains=False),
         replace(plain, name="backlog, one killed", load=1.5, kills=True, call_seconds=5.0),
         replace(plain, name="poison", load=0.9, seconds=20.0, poisoned=20),
         *(
@@ -129,6 +143,9 @@ def _provider(scenario: Scenario) -> QuotaProvider:
         poisoned=scenario.poisoned,
         faulty=faulty,
         fault=scenario.fault,
+        window=scenario.window,
+        shows_limits=scenario.shows_limits,
+        names_wait=scenario.names_wait,
     )
 
 
@@ -149,7 +166,9 @@ async def _by_workers(
     settings: dict[str, object] = {
         "TIDEGATE_DATABASE_URL": url,
         "ECONOMICS_URL": provider.url,
-        "ECONOMICS_QUOTA": round(scenario.quota * 60),
+        "ECONOMICS_DECLARED": ""
+        if scenario.declared is None
+        else round(scenario.quota * scenario.declared * 60),
         "ECONOMICS_SLOTS": SLOTS,
         "ECONOMICS_SLOW_START": scenario.slow_start,
         "ECONOMICS_CALL_SECONDS": scenario.call_seconds,

@@ -213,7 +213,7 @@ def test_an_exhausted_window_opens_without_slots_from_its_closed_time(late):
 
 def test_a_newly_learned_rate_has_no_earlier_slots():
     row = a_row(after(requests(600, 100, 50.0)))
-    assert waits(GateCheck(row, 0, NOW), 3) == pytest.approx([0.0, 60 / 700, 120 / 700], abs=0.001)
+    assert waits(GateCheck(row, 0, NOW), 3) == pytest.approx([0.0, 60 / 694, 120 / 694], abs=0.001)
 
 
 def test_a_check_of_an_exhausted_window_changes_no_row():
@@ -250,20 +250,24 @@ def test_calls_are_paced_from_half_used_until_the_limit_is_nearly_full_again():
 def test_a_learned_rate_is_forgotten_after_a_minute_without_responses():
     known = after(requests(600, 100, 50.0))
     assert with_learned_rates(NO_LIMITS, Gate(learned_limits=known), NOW + 59).windows == (
-        Window("requests_per_minute", 700, 60.0),
+        Window("shown_requests_per_minute", 694, 60.0),
     )
     assert with_learned_rates(NO_LIMITS, Gate(learned_limits=known), NOW + 61) is NO_LIMITS
 
 
-def test_no_learned_rate_is_added_to_a_declared_limit():
-    given = Limits(windows=(Window("requests_per_minute", 900, 60.0),))
-    assert with_learned_rates(given, Gate(learned_limits=after(requests(600, 100, 50.0))), NOW) is given
+def test_a_limit_in_headers_holds_together_with_a_declared_one():
+    declared = Window("requests_per_minute", 900, 60.0)
+    known = after(requests(600, 100, 50.0))
+    assert with_learned_rates(Limits(windows=(declared,)), Gate(learned_limits=known), NOW).windows == (
+        declared,
+        Window("shown_requests_per_minute", 694, 60.0),
+    )
 
 
 def test_scarce_tokens_limit_the_rate_of_calls_of_the_usual_size():
     known = after(HeaderLimit(Dimension.TOKENS, 90_000.0, 30_000.0, 40.0), needs=300)
     assert with_learned_rates(NO_LIMITS, Gate(learned_limits=known), NOW).windows == (
-        Window("tokens_per_minute", 400, 60.0),
+        Window("shown_tokens_per_minute", 397, 60.0),
     )
     unsized = after(HeaderLimit(Dimension.TOKENS, 90_000.0, 30_000.0, 40.0), needs=0)
     assert with_learned_rates(NO_LIMITS, Gate(learned_limits=unsized), NOW) is NO_LIMITS

@@ -1,10 +1,8 @@
-"""The learned rate of an upstream that answers 429 and shows no limit: halved, growing again, then forgotten."""
+"""The rate that is learned from 429s: lowered, approaching the refused rate again, and forgotten."""
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import replace
-from itertools import count, pairwise
 
 import pytest
 from hypothesis import given
@@ -12,203 +10,248 @@ from hypothesis import strategies as st
 
 from tidegate.domain.failure import CallFailure, Reason
 from tidegate.domain.spec import Window
+from tidegate.domain.usage import Dimension, HeaderLimit
 from tidegate.limits import gate as gates
-from tidegate.limits import rate_learning
+from tidegate.limits import gate_rows, rate_learning
 from tidegate.limits.admission import GateCheck, take_call_slot
 from tidegate.limits.formatting import format_gate
 from tidegate.limits.learned_limits import with_learned_rates
+from tidegate.limits.rate_learning import NO_ATTEMPTS, Attempts
 from tidegate.limits.settings import GateKind, Limits
-from tidegate.limits.values import Gate, GateRow, GateState, LearnedRate, key_gate_name
+from tidegate.limits.values import Gate, GateRow, GateState, LearnedRate, ObservedLimit, key_gate_name
 
 NOW = 1_800_000_000.0
 NO_LIMITS = Limits()
-TOO_FAST = CallFailure(Reason.RATE_LIMIT, wait_seconds=2.0)
+FOUR_HUNDRED = Limits((Window("requests_per_minute", 400, 60.0),))
 
 
-def busy(per_second: float) -> Gate:
-    """A gate of which so many runs a second went well for minutes."""
-    gate = Gate(typical_seconds=0.5)
-    for second in range(300):
-        learned_rate = rate_learning.count_successes(gate.learned_rate, per_second, NOW - 300 + second)  # type: ignore[arg-type]
-        gate = replace(gate, learned_rate=learned_rate)
-    return gate
+def busy(per_second: float, seconds: int = 300) -> LearnedRate:
+    """So many runs a second succeeded for this time."""
+    learned_rate = LearnedRate()
+    for second in range(seconds):
+        learned_rate = rate_learning.count_successes(
+            learned_rate,
+            per_second,  # type: ignore[arg-type]
+            NOW - seconds + second,
+        )
+    return learned_rate
 
 
-def refused(gate: Gate, now: float) -> Gate:
-    return gates.apply_failure(gates.gate_at(gate, NO_LIMITS, now), TOO_FAST, NO_LIMITS, now)
+def refuse(row: GateRow, now: float, *, wait: float | None = None, began: float = 0.05) -> GateRow:
+    failure = CallFailure(Reason.RATE_LIMIT, wait_seconds=wait, began_seconds_ago=began)
+    return gate_rows.apply_failure(row, failure, now)
 
 
-def rate(gate: Gate, now: float) -> float | None:
-    return rate_learning.per_second(gate.learned_rate, now)
+def start_all(row: GateRow, since: float, until: float) -> GateRow:
+    """Start a call at each free slot between these times."""
+    now = since
+    while now < until:
+        check = GateCheck(row, 0, now)
+        while check.is_open:
+            check.admit()
+        row, now = check.row, now + 0.1
+    return row
 
 
-@given(st.floats(0.7, 500))
-def test_a_429_halves_the_recent_success_rate(per_second):
-    gate = refused(busy(per_second), NOW)
-    assert rate(gate, NOW) == pytest.approx(per_second / 2, rel=0.1)
-    assert gate.state is GateState.PARKED
+def rate(row: GateRow, now: float) -> float | None:
+    return rate_learning.per_second(row.gate.learned_rate, now)
 
 
-def test_it_doubles_in_a_minute_and_is_forgotten_after_ten():
-    gate = refused(busy(8), NOW)
-    slow = rate(gate, NOW)
-    assert rate(gate, NOW + 60) == pytest.approx(2 * slow)
-    assert rate(gate, NOW + 600) == pytest.approx(1024 * slow)
-    assert rate(gate, NOW + 601) is None
+def a_row(learned_rate: LearnedRate | None = None, limits: Limits = NO_LIMITS, name: str = "u") -> GateRow:
+    gate = Gate(learned_rate=learned_rate or LearnedRate(), typical_seconds=0.5)
+    return GateRow(GateKind.UPSTREAM, name, limits, gate)
 
 
-def test_several_429s_at_one_time_and_of_earlier_runs_halve_the_rate_once():
-    first = refused(replace(busy(8), typical_seconds=4.0), NOW)
-    again = refused(refused(first, NOW + 0.1), NOW + 1.0)
-    assert again.learned_rate == first.learned_rate
-    late = refused(first, first.until_at + 0.9)
-    assert late.learned_rate == first.learned_rate
+# --- the first 429 ---------------------------------------------------------------------------------------
 
 
-def test_a_429_at_the_learned_rate_halves_it_again_but_not_below_one_a_minute():
-    gate, at, rates = busy(8), NOW, []
-    for _ in range(12):
-        gate = refused(replace(gate, rate_limited_since_at=None), at)  # some were good in between
-        rates.append(rate(gate, at))
-        at = gate.until_at + 1.1
-    assert all(after < before or after == rate_learning.LEAST_PER_SECOND for before, after in pairwise(rates))
-    assert rates[-1] == rate_learning.LEAST_PER_SECOND
+@given(st.floats(1.4, 500))
+def test_a_first_429_does_not_go_below_what_succeeded_for_a_minute(per_second):
+    row = refuse(a_row(busy(per_second)), NOW)
+    assert rate(row, NOW) == pytest.approx(per_second, rel=0.05)
+    assert row.gate.state is GateState.FLOWING
 
 
-def test_a_young_count_is_averaged_over_its_own_age():
-    learned_rate = rate_learning.count_successes(LearnedRate(), 3, NOW)
-    gate = refused(Gate(learned_rate=learned_rate), NOW + 2.0)
-    assert rate(gate, NOW + 2.0) == pytest.approx(0.75, rel=0.1)
-    after_a_rest = rate_learning.count_successes(learned_rate, 3, NOW + 3600.0)
-    assert after_a_rest.count_started_at == NOW + 3600.0
+def test_a_first_429_lowers_a_rate_that_is_seconds_old_because_a_full_bucket_may_have_let_more_through():
+    row = refuse(a_row(busy(8, seconds=2)), NOW)
+    assert rate(row, NOW) == pytest.approx(4, rel=0.1)
+    older = refuse(a_row(busy(8, seconds=10)), NOW)
+    assert rate(older, NOW) == pytest.approx(8 * 10 / 12, rel=0.1)
 
 
-def test_without_recent_successes_a_429_sets_no_rate():
-    assert rate(refused(Gate(), NOW), NOW) is None
+def test_a_first_429_does_not_go_below_the_limit_in_headers():
+    shown = ObservedLimit(HeaderLimit(Dimension.REQUESTS, 600.0, 100.0, 50.0))
+    row = gate_rows.apply_observed_limits(a_row(busy(4, seconds=5)), [shown], NOW)
+    assert rate(refuse(row, NOW), NOW) == pytest.approx(10.0)
+
+
+def test_a_first_429_halves_a_declared_rate_that_calls_used_up():
+    row = refuse(start_all(a_row(limits=FOUR_HUNDRED), NOW, NOW + 3), NOW + 3)
+    assert rate(row, NOW + 3) == pytest.approx(400 / 60 / 2)
+    assert row.gate.learned_rate.refused_per_second == pytest.approx(400 / 60)
+
+
+def test_without_any_known_rate_the_gate_parks_and_then_starts_slowly():
+    row = refuse(a_row(), NOW)
+    assert row.gate.state is GateState.PARKED
+    assert rate(row, NOW) == 1.0
+    assert rate(row, NOW + 10) == pytest.approx(32.0)
 
 
 def test_old_successes_do_not_set_a_rate():
-    gate = Gate(learned_rate=rate_learning.count_successes(LearnedRate(), 8, NOW))
-    assert rate(refused(gate, NOW + 3600), NOW + 3600) is None
+    old = rate_learning.count_successes(LearnedRate(), 800, NOW - 3600)
+    assert rate(refuse(a_row(old), NOW), NOW) == 1.0
 
 
-def test_a_burst_after_an_idle_hour_that_meets_a_429_first_is_not_slowed_to_calls_a_minute():
-    first = refused(busy(8), NOW + 3600)
-    assert rate(first, NOW + 3600) is None
-    at = first.until_at + 1.0
-    opened = gates.gate_at(first, NO_LIMITS, at)
-    good = gates.apply_success(opened, NO_LIMITS, at, seconds=0.5, successes=31, is_probe=False)
-    assert rate(refused(good, at + 0.5), at + 0.5) == pytest.approx(31 / 2, rel=0.1)
+def test_a_key_of_which_nothing_is_known_parks_and_learns_no_rate():
+    row = refuse(a_row(name=key_gate_name("u", "a")), NOW)
+    assert (row.gate.state, rate(row, NOW)) == (GateState.PARKED, None)
 
 
 def test_one_success_a_minute_sets_no_low_rate():
-    gate = Gate()
+    learned_rate = LearnedRate()
     for minute in range(60):
-        gate = replace(
-            gate, learned_rate=rate_learning.count_successes(gate.learned_rate, 1, NOW + 60 * minute)
-        )
-    at = NOW + 59 * 60 + 30
-    first = refused(gate, at)
-    assert rate(first, at) == rate_learning.TRICKLE_PER_SECOND / 2
-    again = first.until_at + 1.1
-    halved = refused(replace(first, rate_limited_since_at=None), again)
-    assert rate(halved, again) == rate(first, again) / 2, "the pace itself goes below that"
+        learned_rate = rate_learning.count_successes(learned_rate, 1, NOW - 3600 + 60 * minute)
+    assert rate(refuse(a_row(learned_rate), NOW), NOW) == rate_learning.TRICKLE_PER_SECOND
+
+
+# --- later 429s ------------------------------------------------------------------------------------------
+
+
+def test_calls_that_were_handed_out_at_the_old_rate_do_not_lower_it_again():
+    first = refuse(a_row(busy(8)), NOW)
+    again = refuse(refuse(first, NOW + 0.2), NOW + 0.3)
+    late = refuse(again, NOW + 5.0, began=4.9)
+    assert late.gate.learned_rate == first.gate.learned_rate
+
+
+def test_the_calls_that_were_answered_since_the_last_429_show_the_quota():
+    row = refuse(a_row(busy(10)), NOW)
+    row = start_all(row, NOW, NOW + 20)
+    sent = row.buckets["learned_rate"].used
+    row = refuse(row, NOW + 20)
+    answered = sent / 20
+    assert row.gate.learned_rate.per_second == pytest.approx(0.95 * answered, rel=0.1)
+    assert row.gate.learned_rate.target_per_second == pytest.approx(answered, rel=0.15)
+
+
+def test_the_rate_rises_fast_at_first_slowly_near_the_remembered_one_and_then_beyond_it():
+    learned_rate = LearnedRate(
+        per_second=5.0,
+        target_per_second=10.0,
+        approach_seconds=100.0,
+        slowed_at=NOW,
+        grows_since=NOW,
+        refused_per_second=10.0,
+    )
+    at = [
+        rate_learning.per_second(learned_rate, NOW + seconds) for seconds in (0, 25, 50, 100, 150, 200, 300)
+    ]
+    assert at == pytest.approx([5.0, 7.89, 9.375, 10.0, 10.625, 15.0, 60.0], rel=0.01)
+
+
+def test_the_rate_does_not_grow_while_the_gate_is_parked():
+    row = refuse(a_row(busy(10, seconds=5)), NOW, wait=8.0)
+    assert row.gate.state is GateState.PARKED
+    opened = gates.gate_at(row.gate, NO_LIMITS, NOW + 9.0)
+    assert rate_learning.per_second(opened.learned_rate, row.gate.until_at) == rate(row, NOW)
+
+
+def test_a_rate_is_forgotten_ten_minutes_after_the_last_429_or_later_if_it_is_approached_slowly():
+    row = refuse(a_row(busy(8)), NOW)
+    assert rate(row, NOW + 600) is not None
+    assert rate(row, NOW + 601) is None
+    slow = replace(row.gate.learned_rate, approach_seconds=120.0)
+    assert rate_learning.per_second(slow, NOW + 700) is not None
+
+
+def test_a_gate_whose_calls_are_all_refused_at_the_lowered_rate_parks_and_keeps_that_rate():
+    first = refuse(a_row(busy(10)), NOW)
+    row = start_all(first, NOW, NOW + 0.5)
+    for place in range(3):
+        assert row.gate.state is GateState.FLOWING
+        row = refuse(row, NOW + 0.6 + place / 100)
+    assert row.gate.state is GateState.PARKED
+    assert row.gate.learned_rate.per_second == first.gate.learned_rate.per_second
+
+
+@given(
+    st.floats(0.1, 100),
+    st.floats(0.0, 500),
+    st.booleans(),
+    st.floats(1.0, 300.0),
+    st.floats(0.0, 60.0),
+    st.integers(0, 30),
+)
+def test_a_later_429_never_raises_the_rate_and_leaves_at_least_a_third_of_what_was_answered(
+    before, sent, is_tight, elapsed, wait, refusals
+):
+    learned = LearnedRate(
+        per_second=before,
+        target_per_second=before * 1.5,
+        refused_per_second=before * 1.5,
+        approach_seconds=30.0,
+        slowed_at=NOW,
+        grows_since=NOW,
+        refusals=refusals,
+    )
+    now = NOW + elapsed
+    attempts = Attempts(sent=sent, is_tight=is_tight)
+    after = rate_learning.slow_down(learned, now, attempts=attempts, began_at=now - 0.05, wait_seconds=wait)
+    old, new = rate_learning.per_second(learned, now), rate_learning.per_second(after, now)
+    assert old is not None
+    assert new is not None
+    assert new <= old * 1.001
+    answered = (max(sent, refusals + 1) - refusals - 1) / elapsed
+    assert new >= min(old, answered) / 3
 
 
 def test_an_overload_does_not_slow_the_learned_rate():
-    gate = gates.apply_failure(busy(8), CallFailure(Reason.OVERLOADED, wait_seconds=1.0), NO_LIMITS, NOW)
-    assert rate(gate, NOW) is None
+    failure = CallFailure(Reason.OVERLOADED, wait_seconds=1.0)
+    assert rate(gate_rows.apply_failure(a_row(busy(8)), failure, NOW), NOW) is None
 
 
-def test_a_declared_limit_sets_the_rate_and_a_daily_one_does_not():
-    gate = gates.gate_at(refused(busy(8), NOW), NO_LIMITS, NOW + 3)
-    minute = Limits(windows=(Window("requests_per_minute", 600, 60.0),))
-    day = Limits(windows=(Window("requests_per_day", 600, 86_400.0, is_fixed=True),))
-    assert with_learned_rates(minute, gate, NOW + 3) is minute
-    assert [window.name for window in with_learned_rates(day, gate, NOW + 3).windows] == [
-        "requests_per_day",
-        "learned_rate",
-    ]
+def test_nothing_is_learned_from_a_429_that_says_nothing_of_calls():
+    learned = rate_learning.slow_down(LearnedRate(), NOW, attempts=NO_ATTEMPTS)
+    assert learned.refused_per_second is None
+    assert not rate_learning.keeps_gate_open(learned, NO_ATTEMPTS)
 
 
-def test_a_further_call_of_a_run_is_not_limited_by_the_learned_rate_of_runs():
-    row = GateRow(GateKind.UPSTREAM, "u", gate=gates.gate_at(refused(busy(8), NOW), NO_LIMITS, NOW + 3))
-    for _ in range(3):
-        slot, row = take_call_slot(row, max_wait_seconds=0, now=NOW + 3)
-        assert (slot.is_granted, slot.wait_seconds) == (True, 0.0)
-    assert rate_learning.LEARNED_RATE not in row.buckets
-    assert GateCheck(row, 0, NOW + 3).admit().wait_seconds == 0.0
-    assert with_learned_rates(NO_LIMITS, row.gate, NOW + 3).window(rate_learning.LEARNED_RATE) is not None, (
-        "runs are slowed"
-    )
+# --- where it applies ------------------------------------------------------------------------------------
 
 
-def test_a_key_that_a_probe_opened_is_not_slowed_by_a_429_a_minute_later():
-    held = gates.apply_failure(Gate(), CallFailure(Reason.RATE_LIMIT), NO_LIMITS, NOW)
-    opened = gates.apply_success(held, NO_LIMITS, NOW + 1, seconds=0.2, successes=1, is_probe=True)
-    row = GateRow(GateKind.UPSTREAM, key_gate_name("u", "a"), gate=refused(opened, NOW + 61))
-    slots = []
-    for _ in range(3):
-        slot, row = take_call_slot(row, max_wait_seconds=0, now=NOW + 64)
-        slots.append(slot.is_granted)
-    assert slots == [True, True, True]
+def test_a_learned_rate_holds_together_with_declared_limits():
+    row = refuse(a_row(busy(8), FOUR_HUNDRED), NOW)
+    names = [window.name for window in with_learned_rates(FOUR_HUNDRED, row.gate, NOW).windows]
+    assert names == ["requests_per_minute", "learned_rate"]
 
 
-def test_the_learned_rate_is_shown():
-    gate = gates.gate_at(refused(busy(8), NOW), NO_LIMITS, NOW + 3)
-    assert format_gate(gate, NO_LIMITS, NOW + 3) == "flowing, slowed to 244 a minute since its last 429"
-    assert gate.learned_rate != LearnedRate()
+def test_a_declared_limit_stays_the_ceiling_of_a_rate_that_grew_beyond_it():
+    row = refuse(a_row(busy(6), FOUR_HUNDRED), NOW)
+    later = NOW + 500.0
+    grown = rate(row, later)
+    assert grown is not None
+    assert grown > 400 / 60
+    before = row.buckets["requests_per_minute"].used if "requests_per_minute" in row.buckets else 0
+    row = start_all(row, later, later + 30)
+    assert row.buckets["requests_per_minute"].used - before <= 400 / 60 * 31 + 1
 
 
-def test_a_rate_that_is_not_applied_is_not_shown():
-    gate = gates.gate_at(refused(busy(8), NOW), NO_LIMITS, NOW + 3)
-    minute = Limits(windows=(Window("requests_per_minute", 600, 60.0),))
-    assert format_gate(gate, minute, NOW + 3) == "flowing"
-    assert format_gate(gate, NO_LIMITS, NOW + 3, of_runs=False) == "flowing"
+def test_further_calls_of_a_run_and_calls_outside_tasks_keep_to_the_learned_rate():
+    row = refuse(a_row(busy(2)), NOW)
+    waits = []
+    for _ in range(4):
+        slot, row = take_call_slot(row, max_wait_seconds=30, now=NOW)
+        waits.append(slot.wait_seconds)
+    assert waits == pytest.approx([0.0, 0.5, 1.0, 1.5], rel=0.1)
 
 
-@pytest.mark.parametrize("names_wait", [True, False], ids=["wait named", "no wait named"])
-@pytest.mark.parametrize(
-    ("limit", "slots", "latency"), [(30, 4, 0.5), (120, 16, 0.5), (600, 32, 2.0), (1200, 32, 0.05)]
-)
-def test_an_unknown_limit_is_rarely_exceeded_and_well_used(limit, slots, latency, names_wait):
-    refused, answered = against_a_bucket(limit, slots, latency, names_wait=names_wait, seconds=600.0)
-    assert answered >= 0.8 * min(limit * 10, slots / latency * 600)
-    assert refused <= 0.05 * answered + 8 * slots
+def test_the_learned_rate_is_shown_with_what_it_was_learned_from():
+    row = refuse(a_row(busy(8)), NOW)
+    shown = format_gate(row.gate, NO_LIMITS, NOW + 20)
+    assert shown == "flowing, slowed to 472 a minute: 429 at 472 a minute 20 s ago"
 
 
-def against_a_bucket(limit, slots, latency, *, names_wait, seconds):
-    """Run tasks against a bucket of a tenth of its limit that shows no headers; return refused, answered."""
-    row, now, read_at, numbers = GateRow(GateKind.UPSTREAM, "u"), NOW, NOW, count()
-    size = level = max(1.0, limit / 10)
-    refused = answered = 0
-    under_way: list[tuple[float, int, float | None, bool]] = []
-    while now < NOW + seconds:
-        while under_way and under_way[0][0] <= now:
-            _, _, wait, is_probe = heapq.heappop(under_way)
-            gate = gates.gate_at(row.gate, row.limits, now)
-            if wait is None:
-                gate = gates.apply_success(
-                    gate, row.limits, now, seconds=latency, successes=1, is_probe=is_probe
-                )
-            else:
-                call_failure = CallFailure(Reason.RATE_LIMIT, wait_seconds=wait if names_wait else None)
-                gate = gates.apply_failure(gate, call_failure, row.limits, now)
-            row = replace(row, gate=gate)
-        gate_check = GateCheck(row, len(under_way), now)
-        while len(under_way) < slots and gate_check.is_open:
-            admitted = gate_check.admit()
-            sent_at = now + admitted.wait_seconds
-            level, read_at = (
-                min(size, level + max(0.0, sent_at - read_at) * limit / 60),
-                max(read_at, sent_at),
-            )
-            if level >= 1:
-                level, answered, wait = level - 1, answered + 1, None
-            else:
-                refused, wait = refused + 1, (1 - level) * 60 / limit
-            took = latency if wait is None else 0.02
-            heapq.heappush(under_way, (sent_at + took, next(numbers), wait, admitted.is_probe))
-        row = gate_check.row
-        now += 0.05
-    return refused, answered
+def test_a_rate_above_the_declared_limit_is_not_shown():
+    row = refuse(a_row(busy(20), FOUR_HUNDRED), NOW)
+    assert format_gate(row.gate, FOUR_HUNDRED, NOW + 3) == "flowing"

@@ -44,14 +44,13 @@ class GateCheck:
         row: The gate as stored.
         in_flight: How many runs and calls of this gate are in flight.
         now: The current time by the store's clock.
-        of_runs: True to admit runs; False to admit single calls that no claim has charged.
     """
 
-    def __init__(self, row: GateRow, in_flight: int, now: float, *, of_runs: bool = True) -> None:
+    def __init__(self, row: GateRow, in_flight: int, now: float) -> None:
         self._before = row
         self._now = now
         self._gate = gates.gate_at(row.gate, row.limits, now)
-        self._limits = learned_limits.with_learned_rates(row.limits, self._gate, now, of_runs=of_runs)
+        self._limits = learned_limits.with_learned_rates(row.limits, self._gate, now)
         self._opens_at = learned_limits.next_call_at(self._gate.learned_limits, now)
         self._found = self._without_bursts(row)
         self._room = in_flight_learning.free_in_flight(self._gate, self._limits, in_flight)
@@ -345,7 +344,7 @@ def take_call_slot(
     """
     max_in_flight = row.limits.max_in_flight
     gate = gates.gate_at(row.gate, row.limits, now)
-    gate_check = GateCheck(row, 0, now, of_runs=False)
+    gate_check = GateCheck(row, 0, now)
     wait, flows = gate_check.wait(), not gates.admits_only_probes(gate)
     may_go = flows or gates.may_probe(gate, now, on_last_attempt=on_last_attempt)
     if on_last_attempt and not flows and wait is not None and gate.probe_at is not None:

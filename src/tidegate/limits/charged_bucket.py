@@ -50,7 +50,7 @@ class ChargedBucket:
         if not self._charged:
             return bucket
         if not self.window.is_fixed:
-            return replace(bucket, next_at=self._next_at)
+            return replace(bucket, next_at=self._next_at, used=bucket.used + self._charged)
         return replace(
             bucket, used=bucket.used + self._charged, carried_over=bucket.carried_over + self._near_edge
         )

@@ -17,18 +17,17 @@ UNTRIED_SECONDS = 5.0
 """If a probe is overdue by this many seconds, no task was able to make it."""
 
 
-def format_gate(gate: Gate, limits: Limits, now: float, *, of_runs: bool = True) -> str:
+def format_gate(gate: Gate, limits: Limits, now: float) -> str:
     """Return the state of a gate with its reason and time: `parked for 12 s more: rate_limit: slow down`.
 
     Args:
         gate: The current gate, from `gate_at`.
         limits: The gate's limits.
         now: The current time by the store's clock.
-        of_runs: Whether the gate admits runs; False for the gate of a key.
     """
     cause = ": ".join(part for part in (gate.reason, gate.message) if part)
     if gate.parked_by is None:
-        return _format_flowing(gate, limits, now, of_runs=of_runs)
+        return _format_flowing(gate, limits, now)
     parked = _format_parked(gate, gate.parked_by, now)
     return f"{parked}: {cause}" if cause else parked
 
@@ -66,18 +65,33 @@ def format_learned_limit(limit: LearnedLimit, now: float) -> str:
     return ", ".join(parts)
 
 
-def _format_flowing(gate: Gate, limits: Limits, now: float, *, of_runs: bool) -> str:
+def _format_flowing(gate: Gate, limits: Limits, now: float) -> str:
     if gates.admits_only_probes(gate):
         return f"flowing, only probes start after {gate.failures} failures in a row ({gate.reason})"
     share = gates.slow_start_share(gate, limits, now)
     if share < 1:
         return f"flowing, slow start at {share:.0%} of its rate"
-    learned = with_learned_rates(limits, gate, now, of_runs=of_runs).window(rate_learning.LEARNED_RATE)
-    if learned is None and gate.in_flight.has_met_limit and gate.in_flight.target is not None:
+    if slowed := _format_slowed(gate, limits, now):
+        return f"flowing, {slowed}"
+    if gate.in_flight.has_met_limit and gate.in_flight.target is not None:
         return f"flowing, at most {gate.in_flight.target:.0f} in flight: more did not finish faster"
-    if learned is None:
-        return "flowing"
-    return f"flowing, slowed to {60 / token_bucket.slot_interval(learned):.3g} a minute since its last 429"
+    return "flowing"
+
+
+def _format_slowed(gate: Gate, limits: Limits, now: float) -> str:
+    """Return the learned rate and its 429 as text; empty if another limit is lower."""
+    windows = with_learned_rates(limits, gate, now).windows
+    slowest = max(windows, key=token_bucket.slot_interval, default=None)
+    if slowest is None or slowest.name != rate_learning.LEARNED_RATE:
+        return ""
+    learned = gate.learned_rate
+    refused = "" if learned.refused_per_second is None else f" at {_format_rate(learned.refused_per_second)}"
+    ago = format_duration(max(0.0, now - (learned.slowed_at or now)))
+    return f"slowed to {_format_rate(1 / token_bucket.slot_interval(slowest))}: 429{refused} {ago} ago"
+
+
+def _format_rate(per_second: float) -> str:
+    return f"{float(f'{60 * per_second:.3g}'):.10g} a minute"
 
 
 def _format_parked(gate: Gate, by: ParkedBy, now: float) -> str:

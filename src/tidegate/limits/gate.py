@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from tidegate.domain.failure import ACCOUNT_REASONS, CAPACITY_REASONS, FAULT_REASONS, CallFailure, Reason
 from tidegate.limits import in_flight_learning, rate_learning
+from tidegate.limits.rate_learning import NO_ATTEMPTS, Attempts
 from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, GateState, ParkedBy, RefusedTask
 
@@ -53,13 +54,27 @@ time."""
 MAX_PARK_JITTER_SECONDS = 5.0
 
 
-def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) -> Gate:
+def apply_failure(
+    gate: Gate,
+    failure: CallFailure,
+    limits: Limits,
+    now: float,
+    *,
+    attempts: Attempts = NO_ATTEMPTS,
+    began_at: float | None = None,
+) -> Gate:
     """Return the gate after a failure of a run or call. The reason must be one of `GATE_REASONS`.
 
-    After a 429, the gate parks for the wait that the server named; without a named wait, it parks until a
-    probe succeeds. A 429 that met a flowing gate also halves the learned rate, or sets it to half of the
-    recent successes. The rate stays the same after a 429 that comes soon after another, from a run that
-    started at the old rate, and if there are no recent successes.
+    A 429 that met a flowing gate lowers the learned rate. The gate parks for the wait that the 429 names.
+    Without a named wait it stays open, unless nearly all calls are refused at the lowered rate.
+
+    Args:
+        gate: The gate before.
+        failure: The failure.
+        limits: The upstream's limits.
+        now: The current time by the store's clock.
+        attempts: How many calls were sent lately.
+        began_at: When the call or run began; None if unknown.
     """
     if failure.needs_person:
         return _parked(gate, ParkedBy.ACCOUNT, failure, now)
@@ -71,8 +86,9 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
     if failure.reason in FAULT_REASONS and gate.state is GateState.FLOWING and len(gate.failed_task_ids) < 2:
         return _with_cause(replace(gate, failures=gate.failures + 1), failure)
     is_failure = failure.reason is not Reason.RATE_LIMIT
-    if not is_failure:
-        gate = rate_learning.slow_down(gate, now)
+    is_flowing_429 = not is_failure and gate.state is GateState.FLOWING
+    if is_flowing_429:
+        gate = _slowed(gate, failure, now, attempts, began_at)
     is_named = failure.wait_seconds is not None and failure.reason in CAPACITY_REASONS | ACCOUNT_REASONS
     if is_named:
         gate = replace(
@@ -86,6 +102,16 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
         return _parked(gate, ParkedBy.SERVER, failure, now, until_at=_parked_until(gate, failure, now))
     if gate.parked_by is ParkedBy.SERVER and not is_named:
         return gate
+    if is_flowing_429 and not is_named and rate_learning.keeps_gate_open(gate.learned_rate, attempts):
+        return _with_cause(gate, failure)
+    return _parked_by_failure(gate, failure, limits, now, is_named=is_named)
+
+
+def _parked_by_failure(
+    gate: Gate, failure: CallFailure, limits: Limits, now: float, *, is_named: bool
+) -> Gate:
+    """Return the gate parked until a probe succeeds, or still flowing after few failures."""
+    is_failure = failure.reason is not Reason.RATE_LIMIT
     gate = _with_slower_start(replace(gate, failures=gate.failures + is_failure), limits, now)
     # A late failure of an old call does not postpone the next probe.
     probe_at = min(gate.probe_at or math.inf, now + probe_interval(gate, now))
@@ -99,6 +125,15 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
     ):
         return _parked(gate, ParkedBy.FAILURES, failure, now, probe_at=probe_at)
     return _with_cause(replace(gate, probe_at=probe_at), failure)
+
+
+def _slowed(gate: Gate, failure: CallFailure, now: float, attempts: Attempts, began_at: float | None) -> Gate:
+    """Return the gate with the rate that it learned from a 429."""
+    wait_seconds = max(0.0, failure.wait_seconds or 0.0)
+    learned_rate = rate_learning.slow_down(
+        gate.learned_rate, now, attempts=attempts, began_at=began_at, wait_seconds=wait_seconds
+    )
+    return replace(gate, learned_rate=learned_rate)
 
 
 def _with_cause(gate: Gate, failure: CallFailure) -> Gate:
@@ -158,7 +193,14 @@ def apply_call_success(gate: Gate, now: float) -> Gate:
 
 
 def apply_success(
-    gate: Gate, limits: Limits, now: float, *, seconds: float, successes: int, is_probe: bool
+    gate: Gate,
+    limits: Limits,
+    now: float,
+    *,
+    seconds: float,
+    successes: int,
+    is_probe: bool,
+    calls: int | None = None,
 ) -> Gate:
     """Return the gate after runs that succeeded, or that failed for a reason outside the upstream.
 
@@ -169,12 +211,13 @@ def apply_success(
         seconds: How many seconds a run took on average.
         successes: How many runs there were.
         is_probe: Whether one of them was a probe.
+        calls: How many of their calls succeeded; None for one call each.
     """
     gate = replace(
         gate,
         typical_seconds=0.8 * gate.typical_seconds + 0.2 * seconds,
         rate_limited_since_at=None,
-        learned_rate=rate_learning.count_successes(gate.learned_rate, successes, now),
+        learned_rate=rate_learning.count_successes(gate.learned_rate, calls or successes, now),
         failed_task_ids=(),
         last_success_at=now,
     )
@@ -205,7 +248,7 @@ def open_gate(gate: Gate, limits: Limits, now: float) -> Gate:
         message=gate.message,
         message_task_id=gate.message_task_id,
         learned_limits=gate.learned_limits,
-        learned_rate=gate.learned_rate,
+        learned_rate=rate_learning.resume(gate.learned_rate, now),
         in_flight=gate.in_flight,
     )
 

@@ -11,14 +11,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from tidegate.domain.calls import CallSummary
+from tidegate.domain.calls import SUCCEEDED, CallSummary
 from tidegate.domain.failure import ACCOUNT_REASONS, CAPACITY_REASONS, FAULT_REASONS, CallFailure
+from tidegate.domain.spec import Window
 from tidegate.domain.text import escaped
 from tidegate.limits import gate as gates
-from tidegate.limits import in_flight_learning, retry_budget, token_bucket
-from tidegate.limits.learned_limits import merge_observed, with_learned_rates
+from tidegate.limits import in_flight_learning, rate_learning, retry_budget, token_bucket
+from tidegate.limits.learned_limits import MINUTE, merge_observed, shown_per_second, with_learned_rates
+from tidegate.limits.rate_learning import Attempts
 from tidegate.limits.settings import PACING_SECONDS, LimitDeclaration, Limits
-from tidegate.limits.values import Gate, GateRow, GateState, InFlightLearning, ObservedLimit
+from tidegate.limits.values import (
+    Gate,
+    GateRow,
+    GateState,
+    InFlightLearning,
+    ObservedLimit,
+    TokenBucket,
+    is_key_gate,
+)
 
 
 class EndedRun(Protocol):
@@ -51,6 +61,12 @@ def counts_as_success(run: EndedRun, calls: CallSummary) -> bool:
     return bool(run.upstream) and (calls.are_unknown or calls.own_succeeded is True)
 
 
+def successful_run(run: EndedRun, calls: CallSummary, seconds: float) -> SuccessfulRun:
+    """Return what a run that succeeded shows of its upstream."""
+    own = (each.calls for each in calls.ended if (each.upstream, each.outcome) == (run.upstream, SUCCEEDED))
+    return SuccessfulRun(run.upstream, seconds, bool(run.probe), max(1, sum(own)))
+
+
 def is_silent_probe(run: EndedRun, calls: CallSummary) -> bool:
     """Whether a run was a probe of its upstream and has not called it."""
     return bool(run.upstream and run.probe) and calls.own_succeeded is None
@@ -62,6 +78,8 @@ class SuccessfulRun(NamedTuple):
     upstream: str
     seconds: float
     is_probe: bool
+    calls: int = 1
+    """How many of its calls of that upstream succeeded; 1 if they are not known."""
 
 
 class SuccessfulRuns(NamedTuple):
@@ -72,8 +90,12 @@ class SuccessfulRuns(NamedTuple):
     successes: int
     is_probe: bool
     """Whether one of the runs was a probe."""
+    calls: int = 1
+    """How many calls of these runs succeeded."""
 
 
+TIGHT_SECONDS = 0.25
+"""If the next free slot is older than this, the demand decides how many calls start, and not the limit."""
 MESSAGE_CHARACTERS = 500
 """A failure's message is cut to this length in the gate."""
 
@@ -103,8 +125,49 @@ def apply_failure(
     before = gates.gate_at(row.gate, row.limits, now)
     if seen is None or (seen.reason in FAULT_REASONS and gates.started_before_reopening(before, began_at)):
         return row
-    call_failure = seen
-    return replace(row, gate=gates.apply_failure(before, _storable(call_failure), row.limits, now))
+    gate = gates.apply_failure(
+        before, _storable(seen), row.limits, now, attempts=_attempts(row, before, now), began_at=began_at
+    )
+    after = replace(row, gate=gate)
+    return (
+        after if gate.learned_rate.slowed_at == before.learned_rate.slowed_at else _with_new_rate(after, now)
+    )
+
+
+def _attempts(row: GateRow, gate: Gate, now: float) -> Attempts:
+    """Return what the buckets show of the calls at the moment of a failure."""
+    declared = [
+        1 / token_bucket.slot_interval(window)
+        for window in row.limits.windows
+        if not window.is_fixed and window.seconds <= MINUTE and _is_tight(row, window, now)
+    ]
+    shown = shown_per_second(gate.learned_limits, now)
+    learned = rate_learning.window(gate.learned_rate, now)
+    attempts = Attempts(
+        declared_per_second=min(declared, default=None),
+        shown_per_second=shown,
+        are_counted=not is_key_gate(row.name),
+    )
+    if learned is None:
+        return attempts
+    bucket = row.buckets.get(learned.name, TokenBucket())
+    unsent = max(0.0, token_bucket.seconds_ahead(learned, bucket, now)) / token_bucket.slot_interval(learned)
+    return replace(attempts, sent=max(0.0, bucket.used - unsent), is_tight=_is_tight(row, learned, now))
+
+
+def _is_tight(row: GateRow, window: Window, now: float) -> bool:
+    """Whether calls used every slot of an evenly paced window until just now."""
+    ahead = token_bucket.seconds_ahead(window, row.buckets.get(window.name, TokenBucket()), now)
+    return ahead > -TIGHT_SECONDS - token_bucket.slot_interval(window)
+
+
+def _with_new_rate(row: GateRow, now: float) -> GateRow:
+    """Return the row after its rate was learned: calls are counted from now, without slots from before."""
+    learned = rate_learning.window(row.gate.learned_rate, now)
+    if learned is None:
+        return row
+    bucket = token_bucket.drop_burst(learned, row.buckets.get(learned.name, TokenBucket()), now)
+    return replace(row, buckets={**row.buckets, learned.name: replace(bucket, used=0)})
 
 
 def closes_only_some_keys(call_failure: CallFailure, keys: Sequence[GateRow], now: float) -> bool:
@@ -122,14 +185,21 @@ def by_upstream(successful: Iterable[SuccessfulRun]) -> Iterator[tuple[str, Succ
         runs_of.setdefault(run.upstream, []).append(run)
     for upstream, runs in sorted(runs_of.items()):
         seconds = sum(run.seconds for run in runs) / len(runs)
-        yield upstream, SuccessfulRuns(seconds, len(runs), any(run.is_probe for run in runs))
+        is_probe, calls = any(run.is_probe for run in runs), sum(run.calls for run in runs)
+        yield upstream, SuccessfulRuns(seconds, len(runs), is_probe, calls)
 
 
 def apply_success(row: GateRow, now: float, runs: SuccessfulRuns) -> GateRow:
     """Return the row after runs that succeeded."""
     before = gates.gate_at(row.gate, row.limits, now)
     after = gates.apply_success(
-        before, row.limits, now, seconds=runs.seconds, successes=runs.successes, is_probe=runs.is_probe
+        before,
+        row.limits,
+        now,
+        seconds=runs.seconds,
+        successes=runs.successes,
+        is_probe=runs.is_probe,
+        calls=max(runs.calls, runs.successes),
     )
     if before.state is GateState.FLOWING and before.slow_start_at is None:
         after = replace(after, in_flight=_learn_in_flight(row, after, runs, now))

@@ -25,6 +25,10 @@ SCARCE_SHARE = 0.5
 """When the remaining share of a limit falls to this, the limit becomes scarce and calls are paced."""
 AMPLE_SHARE = 0.9
 """When the remaining share of a scarce limit rises above this, the limit is no longer scarce."""
+RESERVE_SHARE = 0.01
+"""Calls are paced so that this share of a scarce limit stays unused."""
+SHOWN = "shown_"
+"""The names of windows that headers show begin with this, since a declared window may have the same name."""
 MEMORY_SECONDS = 60.0
 """How long the remaining amount of a response sets a rate: after a minute the limit is full again."""
 STALE_SECONDS = 10.0
@@ -80,19 +84,28 @@ def learned_rate_since(learned: Iterable[LearnedLimit]) -> float:
     return max((limit.sent_at for limit in learned if limit.is_scarce), default=0.0)
 
 
-def with_learned_rates(limits: Limits, gate: Gate, now: float, *, of_runs: bool = True) -> Limits:
+def with_learned_rates(limits: Limits, gate: Gate, now: float) -> Limits:
     """Return the limits with the rates learned from headers and 429s added.
 
-    If the code or a person has set a rate limit per minute or per shorter time, nothing is added. The rate
-    learned from 429s applies to runs only (`of_runs`), because it is computed from successful runs.
+    All of them hold together, so a declared limit is a ceiling.
     """
-    if any(window.seconds <= MINUTE for window in limits.windows):
-        return limits
     learned_windows = [_learned_window(limit, now) for limit in gate.learned_limits]
-    if of_runs:
-        learned_windows.append(rate_learning.window(gate.learned_rate, now))
+    learned_windows.append(rate_learning.window(gate.learned_rate, now))
     found = [window for window in learned_windows if window is not None]
     return replace(limits, windows=(*limits.windows, *found)) if found else limits
+
+
+def shown_per_second(learned: Iterable[LearnedLimit], now: float) -> float | None:
+    """Return how many calls per second the limits in headers allow in the long run; None if none is known."""
+    rates = [
+        limit.limit / limit.needs / limit.window_seconds
+        for limit in learned
+        if limit.limit is not None
+        and limit.window_seconds == MINUTE
+        and now - limit.seen_at <= MEMORY_SECONDS
+        and (limit.dimension is Dimension.REQUESTS or limit.needs > 1)
+    ]
+    return min(rates, default=None)
 
 
 def windows_above_observed(limits: Limits, learned: Iterable[LearnedLimit]) -> list[tuple[Window, float]]:
@@ -187,15 +200,19 @@ def _is_scarce(old: LearnedLimit, limit: float | None, remaining: float) -> bool
 
 
 def _learned_window(limit: LearnedLimit, now: float) -> Window | None:
-    """Return the rate at which the remaining amount, plus the refill, lasts a minute."""
+    """Return the rate at which the remaining amount, plus the refill, lasts a minute.
+
+    A hundredth of the limit is kept as a reserve, because calls do not arrive as evenly as they start.
+    """
     if limit.limit is None or limit.window_seconds != MINUTE or not limit.is_scarce:
         return None
     if now - limit.seen_at > MEMORY_SECONDS:
         return None
     if limit.dimension is not Dimension.REQUESTS and limit.needs <= 1:
         return None  # the cost of a call is unknown
-    calls = int((limit.limit + (limit.remaining or 0.0)) / limit.needs)
-    return Window(f"{limit.dimension}_per_minute", max(1, calls), MINUTE)
+    spare = (limit.remaining or 0.0) - RESERVE_SHARE * limit.limit
+    calls = (limit.limit + spare) / limit.needs
+    return Window(f"{SHOWN}{limit.dimension}_per_minute", max(1, int(calls)), MINUTE)
 
 
 def _lasting_facts(limit: LearnedLimit) -> tuple[float | None, float | None, bool, bool]:

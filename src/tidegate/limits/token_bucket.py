@@ -43,7 +43,8 @@ def charge(window: Window, bucket: TokenBucket, at: float, *, stretch: float = 1
             slots.
     """
     if not window.is_fixed:
-        return replace(bucket, next_at=max(bucket.next_at, at) + slot_interval(window) * stretch)
+        next_at = max(bucket.next_at, at) + slot_interval(window) * stretch
+        return replace(bucket, next_at=next_at, used=bucket.used + 1)
     bucket = roll_over(window, bucket, at)
     is_near_edge = _seconds_to_window_end(window, bucket, at) <= guard_seconds(window)
     return replace(bucket, used=bucket.used + 1, carried_over=bucket.carried_over + is_near_edge)
@@ -100,6 +101,11 @@ def seconds_until_slot(
 def drop_burst(window: Window, bucket: TokenBucket, since: float) -> TokenBucket:
     """Return the bucket without the unused slots from before `since`, when nothing could start."""
     return replace(bucket, next_at=max(bucket.next_at, since + catch_up_seconds(window)))
+
+
+def seconds_ahead(window: Window, bucket: TokenBucket, now: float) -> float:
+    """Return in how many seconds the next slot of an evenly paced window is free; negative if it is past."""
+    return bucket.next_at - catch_up_seconds(window) - now
 
 
 def rescale_buckets(

@@ -37,7 +37,7 @@ class ParkedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LearnedRate:
-    """How fast runs of an upstream succeed, and how fast they may start since its last 429."""
+    """How fast runs of an upstream succeed, and how fast calls may start since its last 429."""
 
     successes_per_second: float = 0.0
     """The recent rate of successes at `counted_at`. The rate is too low while the count is young."""
@@ -45,9 +45,20 @@ class LearnedRate:
     count_started_at: float = 0.0
     """When the count began."""
     per_second: float | None = None
-    """How many runs per second could start at `slowed_at`; None if the upstream was never slowed."""
+    """How many calls per second could start at `slowed_at`; None if the upstream was never slowed."""
     slowed_at: float | None = None
     """When the last 429 slowed the upstream."""
+    target_per_second: float | None = None
+    """The rate that is approached after `slowed_at`, fast at first and slowly near it. If None, the
+    rate doubles steadily."""
+    refused_per_second: float | None = None
+    """The rate that met the last 429; None if unknown."""
+    approach_seconds: float = 0.0
+    """How long the rate takes to reach `target_per_second`."""
+    grows_since: float | None = None
+    """Since when the rate grows: `slowed_at`, or when the gate opened after it."""
+    refusals: int = 0
+    """How many calls that began after `slowed_at` were refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +153,8 @@ class TokenBucket:
     window_started_at: float = 0.0
     """The start of the fixed window that `used` counts."""
     used: int = 0
-    """The number of requests in the window that began at `window_start_at`."""
+    """The number of requests in the window that began at `window_start_at`. Of the learned rate: the requests
+    since its last 429."""
     carried_over: int = 0
     """How many requests were so close to the window's end that they also count in the next window."""
 

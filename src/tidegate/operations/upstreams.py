@@ -9,7 +9,6 @@ from tidegate.errors import UnknownUpstreamError
 from tidegate.limits.formatting import format_block, format_gate
 from tidegate.limits.options import changed_limits, handed_back
 from tidegate.limits.settings import Limits
-from tidegate.limits.values import is_key_gate
 from tidegate.store.protocol import Store
 from tidegate.store.upstream_rows import UpstreamRow
 
@@ -81,5 +80,5 @@ def describe_upstream(row: UpstreamRow, now: float) -> str:
     """Return a text: the state of an upstream, or why its tasks are blocked."""
     if row.block is not None:
         return format_block(row.block, row.limits, now)
-    words = format_gate(row.gate, row.limits, now, of_runs=not is_key_gate(row.name))
+    words = format_gate(row.gate, row.limits, now)
     return f"{words}; {row.waits_for}" if row.waits_for and row.gate.failures == 0 else words

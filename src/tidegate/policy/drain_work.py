@@ -144,7 +144,7 @@ def _limits(counts: DrainCounts) -> Iterator[DrainLimit]:
         if row.kind is GateKind.SYSTEM or is_key_gate(row.name):
             continue
         gate = gates.gate_at(row.gate, row.limits, counts.now)
-        limits = learned_limits.with_learned_rates(row.limits, gate, counts.now, of_runs=True)
+        limits = learned_limits.with_learned_rates(row.limits, gate, counts.now)
         check = GateCheck(row, counts.in_flight.get(row.name, 0), counts.now)
         is_upstream = row.kind is GateKind.UPSTREAM
         yield DrainLimit(

@@ -83,7 +83,7 @@ def _run_seconds(channel: ChannelWork, passed: Sequence[GateRow]) -> float | Non
 def _limits(passed: Sequence[GateRow], now: float) -> Iterator[SlotLimit]:
     for row in passed:
         gate = gates.gate_at(row.gate, row.limits, now)
-        limits = learned_limits.with_learned_rates(row.limits, gate, now, of_runs=True)
+        limits = learned_limits.with_learned_rates(row.limits, gate, now)
         rate = min((window.amount / window.seconds for window in limits.windows), default=None)
         is_upstream = row.kind is GateKind.UPSTREAM
         name = f"upstream {row.name}" if is_upstream else f"rate limit of {row.name}"

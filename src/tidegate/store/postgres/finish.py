@@ -13,7 +13,7 @@ from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import FinishStatus, Outcome, Succeeded
 from tidegate.domain.states import State
-from tidegate.limits.gate_rows import SuccessfulRun, by_upstream, counts_as_success, is_silent_probe
+from tidegate.limits.gate_rows import by_upstream, counts_as_success, is_silent_probe, successful_run
 from tidegate.store.common import gates, ids
 from tidegate.store.common.final_hooks import EndedTask
 from tidegate.store.common.outcomes import is_resend, with_placeholder
@@ -193,9 +193,7 @@ async def _succeed(
 async def _update_gates(db: PostgresSession, runs: Sequence[_SuccessRow]) -> None:
     """Apply successful runs to gates: they open gates and end slow starts."""
     successful = [
-        SuccessfulRun(run.upstream, run.seconds, run.probe)
-        for run in runs
-        if counts_as_success(run, run.calls)
+        successful_run(run, run.calls, run.seconds) for run in runs if counts_as_success(run, run.calls)
     ]
     for upstream, runs_of_upstream in by_upstream(successful):
         await gates.apply_successes(db, upstream, runs_of_upstream)

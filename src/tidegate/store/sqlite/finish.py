@@ -16,7 +16,7 @@ from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import FinishStatus, Outcome, Succeeded
 from tidegate.domain.states import State
-from tidegate.limits.gate_rows import SuccessfulRun, by_upstream, counts_as_success, is_silent_probe
+from tidegate.limits.gate_rows import by_upstream, counts_as_success, is_silent_probe, successful_run
 from tidegate.store.common import gates, ids
 from tidegate.store.common.deaths import DeathTotals
 from tidegate.store.common.final_hooks import EndedTask, hook_tasks
@@ -164,7 +164,7 @@ def _update_gates(db: apsw.Connection, now: float, runs: Sequence[tuple[_Current
     """Apply successful runs to gates: they open gates and end slow starts."""
     session = SqliteSession(db, now)
     successful = [
-        SuccessfulRun(run.upstream, now - run.started_at, bool(run.probe))
+        successful_run(run, calls, now - run.started_at)
         for run, calls in runs
         if counts_as_success(run, calls)
     ]

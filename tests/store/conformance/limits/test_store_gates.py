@@ -42,8 +42,11 @@ async def test_after_the_servers_wait_tasks_are_claimed_in_order(
     worker = await build.worker()
     clock.advance(9.9)
     assert await build.claim(worker) == []
-    clock.advance(1.2)
-    assert ids_of(await build.claim(worker)) == waiting
+    claimed = []
+    for _ in range(4):
+        clock.advance(1.2)
+        claimed += ids_of(await build.claim(worker))
+    assert claimed == waiting
 
 
 async def test_ready_tasks_of_a_parked_upstream_are_blocked_and_neither_ready_nor_waiting_longest(

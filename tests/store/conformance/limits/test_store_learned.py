@@ -8,6 +8,7 @@ from store_back_ends import Clients, opened
 from store_build import Build, SettableClock, ids_of, succeeded
 
 from tidegate.domain.failure import CallFailure, Reason
+from tidegate.domain.spec import Window
 from tidegate.domain.usage import Dimension, HeaderLimit
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.limits.values import GateState, ObservedLimit
@@ -75,7 +76,7 @@ async def test_a_learned_limit_paces_claims_and_single_calls(
     await build.enqueue(5, upstream="u")
     worker = await build.worker()
     assert len(await build.claim(worker)) == 1
-    assert (await store.acquire_slot("u", max_wait_seconds=60)).wait_seconds == pytest.approx(0.75)
+    assert (await store.acquire_slot("u", max_wait_seconds=60)).wait_seconds == pytest.approx(60 / 79)
     assert await build.claim(worker) == []
     clock.advance(2.0)
     assert len(await build.claim(worker)) == 1
@@ -95,7 +96,7 @@ async def test_limits_of_an_undeclared_upstream_are_not_stored(store: Store) -> 
     assert await store.list_upstreams() == []
 
 
-async def test_after_a_429_without_a_known_limit_claims_continue_at_half_the_successful_rate(
+async def test_after_a_429_claims_go_on_at_a_rate_learned_from_what_succeeded(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])
@@ -110,4 +111,26 @@ async def test_after_a_429_without_a_known_limit_claims_continue_at_half_the_suc
     (row,) = await store.list_upstreams()
     assert row.gate.learned_rate.per_second == pytest.approx(1.0, rel=0.1)
     clock.advance(1.1)
-    assert len(await build.claim(worker)) == 1
+    assert len(await build.claim(worker)) == 2, "the rate doubles in two seconds"
+
+
+async def test_a_429_without_a_wait_leaves_a_gate_open_whose_declared_rate_was_used_up(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    limits = Limits((Window("requests_per_minute", 120, 60.0),))
+    await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u", limits)])
+    worker = await build.worker()
+    await build.enqueue(30, upstream="u")
+    for _ in range(4):
+        clock.advance(0.5)
+        await build.claim(worker)
+    gate = await store.report_failure("u", CallFailure(Reason.RATE_LIMIT, began_seconds_ago=0.1))
+    assert (gate.state, gate.learned_rate.per_second) == (GateState.FLOWING, 1.0)
+    clock.advance(0.5)
+    claimed = [await build.claim(worker)]
+    for _ in range(8):
+        clock.advance(0.25)
+        claimed.append(await build.claim(worker))
+    assert sum(map(len, claimed)) == 3
+    (row,) = [each for each in await store.list_gates() if each.name == "u"]
+    assert row.buckets["learned_rate"].used == 3

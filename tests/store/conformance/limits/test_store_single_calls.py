@@ -73,7 +73,7 @@ async def test_one_single_call_may_probe_an_upstream(store: Store, clock: Settab
     assert (await store.acquire_slot("u", max_wait_seconds=0)).is_probe
     await store.report_probe("u", is_good=True, seconds=0.2)
     assert (await gate(store)).state is GateState.FLOWING
-    slot = await store.acquire_slot("u", max_wait_seconds=0)
+    slot = await store.acquire_slot("u", max_wait_seconds=1)
     assert (slot.is_granted, slot.is_probe) == (True, False)
 
 
