@@ -204,8 +204,11 @@ class MapHandle(Generic[R_co]):
                     yield results
                 if ordered and open_item is not None and after >= open_item:
                     break
-            if open_item is None:
+            if open_item is None and (first == 0 or 0 not in seen):
                 return
+            if open_item is None:  # a dead item may have been redriven before it was read
+                first = 0
+                continue
             first = open_item
             if has_new:
                 poll.restart()

@@ -40,6 +40,9 @@ def test_maps_are_listed_shown_and_cancelled(workspace):
     assert [row["map"] for row in workspace.lines("maps", "ls", "--tenant", "acme")] == [other]
     assert [row["map"] for row in workspace.lines("maps", "ls", "--after", other)] == [map_id]
 
+    [row, _] = workspace.lines("maps", "ls")
+    assert row["cancelled_at"] is row["ended_at"] is None
+
     shown = workspace.run("maps", "show", map_id, "--items", "--limit", "2")
     assert "unknown: no item ended" in shown.stdout
     assert ids[1] in shown.stdout

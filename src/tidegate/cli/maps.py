@@ -160,9 +160,9 @@ def map_json(row: MapRow) -> dict[str, Any]:
         "items": row.items,
         "max_failures": row.max_failures,
         "created_at": moment(row.created_at),
-        "cancelled_at": moment(row.cancelled_at),
+        "cancelled_at": None if row.cancelled_at is None else moment(row.cancelled_at),
         "cancel_why": row.cancel_why,
-        "ended_at": moment(row.ended_at),
+        "ended_at": None if row.ended_at is None else moment(row.ended_at),
         "callback": row.callback_id,
     }
 
