@@ -216,6 +216,21 @@ def test_the_django_site_stores_its_report_when_the_transaction_commits(tmp_path
     assert done.stdout == "202 ready\n", done.stderr
 
 
+# --- batch_api --------------------------------------------------------------------------------------------
+
+
+@PROGRAM
+def test_a_batch_whose_worker_is_killed_twice_is_submitted_once_and_its_expired_prompts_alone(
+    tmp_path: Path,
+) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
+    ran = run_example("batch_api.py", env=env)
+    assert ran.returncode == 0, ran.stderr
+    assert "30 answers, 2 batches, 0 prompts paid twice" in ran.stdout, ran.stdout
+    assert "$0.030 instead of $0.060" in ran.stdout
+    assert "job batch_2: done, submitted 2 times" in ran.stdout
+
+
 # --- image_batch ------------------------------------------------------------------------------------------
 
 

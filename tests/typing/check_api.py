@@ -30,6 +30,7 @@ from tidegate import (
     Operation,
     OptionError,
     PauseStatus,
+    Pending,
     Polynomial,
     Pool,
     PreparedTask,
@@ -277,3 +278,65 @@ def subscribed(event: RunFinished) -> None:
 
 @app.on_event(RunFinished)  # type: ignore[arg-type]
 def subscribed_to_another_type(event: str) -> None: ...
+
+
+async def start_video(prompt: str, seconds: int) -> str:
+    return f"video of {prompt}, {seconds} s"
+
+
+def start_video_plainly(prompt: str) -> str:
+    return prompt
+
+
+async def poll_video(job_id: str) -> Pending | bytes:
+    return Pending(after="5s", done=1, total=2)
+
+
+def poll_video_plainly(job_id: str) -> Pending | bytes:
+    return job_id.encode()
+
+
+async def start_batch(items: dict[str, int]) -> str:
+    return str(len(items))
+
+
+async def poll_batch(job_id: str) -> Pending | dict[str, float]:
+    return {job_id: 0.5}
+
+
+async def find_job(key: str) -> str | None:
+    return key or None
+
+
+async def cancel_job(job_id: str) -> None: ...
+
+
+@app.task
+async def provider_jobs(ctx: Context) -> None:
+    video = await ctx.remote(
+        "video", start_video, poll_video, "cat", 5, find=find_job, cancel=cancel_job, every=5, timeout="1h"
+    )
+    assert_type(video, bytes)
+    plain = await ctx.remote("video", start_video_plainly, poll_video_plainly, "cat", in_doubt="ask")
+    assert_type(plain, bytes)
+    mixed = await ctx.remote("video", lambda: "job", poll_video, key="a", provider="openai")
+    assert_type(mixed, bytes)
+    batch = await ctx.remote_batch(
+        "batch", {"a": 1}, start_batch, poll_batch, cancel=cancel_job, max_submits=2
+    )
+    assert_type(batch, dict[str, float])
+    await ctx.remote("video", start_video, poll_video, "cat")  # type: ignore[arg-type]
+    await ctx.remote("video", start_video_plainly, poll_video, "cat", in_doubt="guess")  # type: ignore[call-overload]
+
+
+@app.task
+def provider_jobs_plainly(ctx: Context) -> None:
+    assert_type(ctx.remote_sync("video", start_video_plainly, poll_video_plainly, "cat"), bytes)
+
+    def submit(items: dict[str, int]) -> str:
+        return str(items)
+
+    def poll(job_id: str) -> Pending | dict[str, int]:
+        return {job_id: 1}
+
+    assert_type(ctx.remote_batch_sync("batch", {"a": 1}, submit, poll), dict[str, int])

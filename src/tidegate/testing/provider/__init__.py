@@ -12,6 +12,7 @@ from tidegate.testing.provider.outages import Outage, OutageKind
 from tidegate.testing.provider.settings import POLICY_MARKER, ProviderSettings
 
 try:
+    from tidegate.testing.provider.batch_api import BatchApiSettings, SimulatedBatchApi
     from tidegate.testing.provider.server import SimulatedProvider
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -20,11 +21,13 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "POLICY_MARKER",
+    "BatchApiSettings",
     "Ledger",
     "LedgerSummary",
     "Outage",
     "OutageKind",
     "ProviderCall",
     "ProviderSettings",
+    "SimulatedBatchApi",
     "SimulatedProvider",
 ]
