@@ -5,7 +5,8 @@
 
 A batch costs half, and is done within 24 hours, or expires. Here the provider does one prompt an hour, so
 that six of thirty expire: they are submitted alone. Both kills come after the provider has created a batch
-and before the worker knows: the next run finds it by its idempotency key. Between polls the task holds no slot.
+and before the worker knows of it: the next run finds it by its idempotency key. Between polls the task holds
+no slot.
 """
 
 import asyncio
