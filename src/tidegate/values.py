@@ -84,7 +84,7 @@ class HistoryEntry:
     """One run of a task, or one action of a person on it."""
 
     kind: str
-    """`run` for runs; else `enqueued`, `redriven`, `cancel requested`, `priority changed`, `run now`…"""
+    """`run` for runs; else `enqueued`, `redriven`, `cancel requested`, `approved`, `rejected`…"""
     happened_at: datetime
     """Start of the run, or time of the action."""
     run: int | None

@@ -8,7 +8,7 @@ import os
 import time
 from pathlib import Path
 
-from tidegate import Context, Fixed, Pool, Tidegate, Timings
+from tidegate import ApprovalRequest, Context, Fixed, Pool, Tidegate, Timings
 from tidegate.context import waits
 
 waits.SUSPEND_SECONDS = 0.3  # in every process that imports this: tests must not wait for 5 s
@@ -111,6 +111,44 @@ async def event_in_child_loop(ctx: Context, name: str) -> object:
 async def event_beside_a_step(ctx: Context, name: str, step_seconds: float) -> object:
     write("start", run=ctx.run)
     return await asyncio.gather(ctx.wait_event(name), ctx.step("slow", slow, step_seconds))
+
+
+def mail(request: ApprovalRequest) -> None:
+    write("call", item="mail", link=request.link, question=request.question)
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2)
+async def approval_in_loop(ctx: Context, data: object) -> object:
+    write("start", run=ctx.run)
+    approval = await ctx.approve("sure?", key="sure", data=data, to="ada", notify=mail)
+    return [approval.approved, approval.by, approval.data, await ctx.step("after", call, "after")]
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2)
+def approval_in_thread(ctx: Context, data: object) -> object:
+    approval = ctx.approve_sync("sure?", key="sure", data=data, to="ada", notify=mail)
+    return [approval.approved, approval.by, approval.data, ctx.step_sync("after", call_plainly, "after")]
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2, runs_in="process")
+def approval_in_child(ctx: Context, data: object) -> object:
+    approval = ctx.approve_sync("sure?", key="sure", data=data, to="ada", notify=mail)
+    return [approval.approved, approval.by, approval.data, ctx.step_sync("after", call_plainly, "after")]
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2, runs_in="process")
+async def approval_in_child_loop(ctx: Context, data: object) -> object:
+    approval = await ctx.approve("sure?", key="sure", data=data, to="ada", notify=mail)
+    return [approval.approved, approval.by, approval.data, await ctx.step("after", call, "after")]
+
+
+@app.task(backoff=Fixed(0.05), max_attempts=2)
+async def approval_beside_a_step(ctx: Context, step_seconds: float) -> object:
+    write("start", run=ctx.run)
+    approval, answer = await asyncio.gather(
+        ctx.approve("sure?", notify=mail), ctx.step("slow", slow, step_seconds)
+    )
+    return [approval.by, answer]
 
 
 @app.task

@@ -239,8 +239,8 @@ class HistoryRow:
     """One run of a task, or one action of a person on it."""
 
     kind: str
-    """`run` for runs; for actions `enqueued`, `redriven`, `cancel requested`, `priority changed` or `run
-    now`."""
+    """`run` for runs; for actions `enqueued`, `redriven`, `cancel requested`, `priority changed`, `run
+    now`, `approved` or `rejected`."""
     at: float
     """Start of the run, or moment of the action."""
     run: int | None = None

@@ -155,7 +155,8 @@ class RunOut(msgspec.Struct):
     """One run of a task, or one action of a person on it."""
 
     kind: str
-    """`run`, or an action: `enqueued`, `redriven`, `cancel requested`, `priority changed`, `run now`."""
+    """`run`, or an action: `enqueued`, `redriven`, `cancel requested`, `priority changed`, `run now`,
+    `approved`, `rejected`."""
     at: float
     """The start of the run, or the moment of the action."""
     run: int | None

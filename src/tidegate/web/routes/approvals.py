@@ -124,6 +124,11 @@ def _add_page_routes(api: ProtectedRouter, context: ApiContext) -> None:
         200: ResponseSpec("The page", str),
         404: ResponseSpec("The link is not valid", str),
         410: ResponseSpec("The link has expired, or nobody waits for the answer", str),
+        503: ResponseSpec("The store cannot be reached", str),
+    }
+    answers = {
+        400: ResponseSpec("The form is not complete", str),
+        409: ResponseSpec("Somebody has answered; the page says who", str),
     }
 
     @api.public_route(path, pages, media_type="text/html")
@@ -139,12 +144,7 @@ def _add_page_routes(api: ProtectedRouter, context: ApiContext) -> None:
             return question_page(found)
         return answered_page(found, status=200 if found.answered_by else 410)
 
-    @api.public_route(
-        path,
-        {**pages, 409: ResponseSpec("Somebody has answered; the page says who", str)},
-        method="POST",
-        media_type="text/html",
-    )
+    @api.public_route(path, pages | answers, method="POST", media_type="text/html")
     async def answer_by_link(request: Request, token: str) -> Response:
         """Answer the question of a signed link, with the form of its page."""
         form = await _form(request)
