@@ -17,6 +17,7 @@ from transfer_support import Move
 from pgserver import Server
 from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallSummary
+from tidegate.domain.outcome import Suspended
 from tidegate.domain.spec import NO_LIMIT, Priority
 from tidegate.domain.states import State
 from tidegate.domain.step import DoubtAnswer, OnDoubt
@@ -32,7 +33,7 @@ from tidegate.store.rows import ActionStatus, ProgressUpdate, TaskFilter
 from tidegate.store.step_rows import EndStatus, StepBegin, StepEnd
 from tidegate.store.streams import NewChunk
 from tidegate.store.transfer import steps, target
-from tidegate.store.transfer.source import MAP_TABLES, SHARED_TABLES, TASK_TABLES
+from tidegate.store.transfer.source import LATE_TABLES, SHARED_TABLES, TASK_TABLES
 from tidegate.store.transfer.target import Target
 
 STATES = (
@@ -44,11 +45,11 @@ def breaking(call: Callable[..., Awaitable[Any]], at: int, *, after: bool) -> Ca
     """Return a `call` that fails at its call of this number, from 0: before its work or after it."""
     calls = iter(range(1_000))
 
-    async def broken(*args: Any) -> Any:
+    async def broken(*args: Any, **named: Any) -> Any:
         number = next(calls)
         if number == at and not after:
             raise InterruptedError
-        answer = await call(*args)
+        answer = await call(*args, **named)
         if number == at:
             raise InterruptedError
         return answer
@@ -417,6 +418,33 @@ async def test_a_map_travels_with_its_items_and_its_counts_stay_exact(moving: Mo
     assert await moving.after.store.get_map(new.id) == row
 
 
+async def test_a_task_that_waits_for_others_wakes_only_when_they_have_ended_at_the_target(
+    moving: Move, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = moving.before, moving.after
+    parent = await before.run()
+    done = await before.in_state(State.SUCCEEDED)
+    open_one = await before.one()
+    children = (done, open_one)
+    await before.done(Suspended(parent.fence, None, "waits for tasks", -600.0, child_ids=children))
+    with monkeypatch.context() as patched:
+        patched.setattr(moving.source, "late_tables", breaking(moving.source.late_tables, 0, after=False))
+        with pytest.raises(InterruptedError):
+            await moving.all(finished=False)
+    await moving.new.promote()
+    assert await after.state(parent.fence.task_id) == "suspended", "not all have arrived"
+
+    await moving.all(finished=False)
+    assert set(await moving.new.read_tasks([*children])) == {*children}
+    await moving.new.promote()
+    assert await after.state(parent.fence.task_id) == "suspended"
+    [run] = await after.claim(await after.worker(), 1)
+    assert run.fence.task_id == open_one
+    await after.done(succeeded(run.fence))
+    await moving.new.promote()
+    assert await after.state(parent.fence.task_id) == "ready"
+
+
 # --- the schemas -----------------------------------------------------------------------------------------
 
 STAYS = {
@@ -444,10 +472,10 @@ async def test_every_table_and_column_is_copied_or_excluded_on_purpose(moving: M
         *await moving.source.shared_tables(),
         await moving.source.letters(("", b""), 1),
         await moving.source.operations(),
-        *await moving.source.map_tables(finished=True),
+        *await moving.source.late_tables(finished=True),
     ]
     travels |= {table.name: set(table.columns) for table in shared}
-    assert set(travels) == {*TASK_TABLES, *SHARED_TABLES, *MAP_TABLES, "key", "operation", "operation_task"}
+    assert set(travels) == {*TASK_TABLES, *SHARED_TABLES, *LATE_TABLES, "key", "operation", "operation_task"}
     with apsw.Connection(str(moving.source.path)) as db:
         rows = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
         names = [name for (name,) in rows]

@@ -24,7 +24,7 @@ _SQL = read_statements(Path(__file__).parent / "sql", "source")
 
 TASK_TABLES = (
     "task", "payload", "ready", "waiting", "archive", "result", "dead", "attempt", "action", "progress",
-    "usage", "stream", "chunk", "step", "doubt", "event_wait", "task_wait", "approval", "cache_wait",
+    "usage", "stream", "chunk", "step", "doubt", "event_wait", "approval", "cache_wait",
     "task_after",
     "provider_job", "provider_job_item",
 )  # fmt: skip
@@ -37,9 +37,9 @@ SHARED_TABLES = (
 matter are left out."""
 
 
-MAP_TABLES = ("map", "map_deleted")
-"""The tables of maps. They are copied after the tasks: else maintenance at the target would take a map for
-complete before its items arrive."""
+LATE_TABLES = ("task_wait", "map", "map_deleted")
+"""The tables that are copied after the tasks. Else maintenance at the target would take a map for
+complete before its items arrive, and would wake a task before those that it waits for arrive."""
 
 
 class Source:
@@ -137,15 +137,18 @@ class Source:
         """Return all operations. An operation that was still choosing or purging letters is stopped."""
         return await self._runner.run(lambda db: _table(db, "operation", (self._now(),)), Mode.READ)
 
-    async def map_tables(self, *, finished: bool) -> list[Table]:
-        """Return the rows of maps. Finished items that are not moved are counted among the deleted ones.
+    async def late_tables(self, *, finished: bool) -> list[Table]:
+        """Return the rows of maps, and of tasks that wait for others.
+
+        Finished items of maps that are not moved are counted among the deleted ones.
 
         Args:
-            finished: Whether succeeded and cancelled tasks are moved too.
+            finished: Whether succeeded and cancelled tasks are moved too if no task waits for them.
         """
 
         def read(db: apsw.Connection) -> list[Table]:
-            return [_table(db, "map", ()), _table(db, "map_deleted", (finished,))]
+            bindings: dict[str, tuple[bool, ...]] = {"map_deleted": (finished,)}
+            return [_table(db, name, bindings.get(name, ())) for name in LATE_TABLES]
 
         return await self._runner.run(read, Mode.READ)
 

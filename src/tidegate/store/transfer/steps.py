@@ -44,7 +44,7 @@ async def transfer_tasks(
     Args:
         source: The file to move from. The source is sealed from now on.
         target: The database to move to.
-        finished: Whether to move succeeded and cancelled tasks too.
+        finished: Whether to move succeeded and cancelled tasks too if no task waits for them.
         on_progress: Called after each batch.
 
     Raises:
@@ -60,7 +60,7 @@ async def transfer_tasks(
     await target.copy_shared_tables(await source.shared_tables())
     await _move_tasks(source, target, summary, finished=finished, on_progress=on_progress)
     await _copy_operations(source, target)
-    await target.copy_shared_tables(await source.map_tables(finished=finished))
+    await target.copy_shared_tables(await source.late_tables(finished=finished))
     await _require_all_arrived(source, summary, finished=finished)
     return summary
 

@@ -98,7 +98,7 @@ WHERE c.committed_at IS NOT NULL
     AND s.holder IS NULL
 
 -- name: states
--- 1 whether to include finished tasks
+-- 1 whether to include finished tasks for which no task waits
 SELECT 'ready', count(*)
 FROM ready
 UNION ALL
@@ -112,11 +112,12 @@ UNION ALL
 SELECT state, count(*)
 FROM archive
 WHERE ?1
+    OR task_id IN (SELECT child_id FROM task_wait)
 GROUP BY state
 
 -- name: next
 -- The tasks that are not recorded as being at the target, by id.
--- 1 the id after which to continue, 2 whether to include finished tasks, 3 how many at most
+-- 1 the id after which to continue, 2 whether to include finished tasks for which no task waits, 3 how many at most
 SELECT p.task_id
 FROM (
     SELECT task_id FROM ready
@@ -125,7 +126,7 @@ FROM (
     UNION ALL
     SELECT task_id FROM dead
     UNION ALL
-    SELECT task_id FROM archive WHERE ?2
+    SELECT task_id FROM archive WHERE ?2 OR task_id IN (SELECT child_id FROM task_wait)
 ) AS p
 WHERE p.task_id > ?1
     AND NOT EXISTS (SELECT 1 FROM moved AS m WHERE m.task_id = p.task_id)
@@ -267,10 +268,8 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 ORDER BY number
 
 -- name: task_wait
--- 1 ids
-SELECT *
+SELECT task_id, child_id
 FROM task_wait
-WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: approval
 -- As `step`, without the numbers.
@@ -349,6 +348,7 @@ FROM (
     JOIN archive AS a ON a.task_id = t.id
     WHERE t.map_id IS NOT NULL
         AND NOT ?1
+        AND t.id NOT IN (SELECT child_id FROM task_wait)
     GROUP BY t.map_id, a.state
 )
 GROUP BY map_id, state

@@ -42,6 +42,12 @@ WHERE k.kind = n.kind
     AND k.name = n.name
     AND k.task_id = ANY ($4::uuid[])
 
+-- name: task_wait
+-- 1 task id, 2 the task that it waits for
+INSERT INTO /*schema*/task_wait (task_id, child_id)
+VALUES ($1, $2)
+ON CONFLICT DO NOTHING
+
 -- name: map
 -- 1 to 18: the columns
 INSERT INTO /*schema*/map (
