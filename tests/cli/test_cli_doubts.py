@@ -8,7 +8,7 @@ from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Dead
 from tidegate.domain.states import State
 from tidegate.domain.step import OnDoubt, StepState
-from tidegate.store.step_rows import StepBegin
+from tidegate.store.step_rows import EndStatus, StepBegin, StepEnd
 
 IN_DOUBT = Failure(Verdict.PERMANENT, Reason.IN_DOUBT, "it may have been done", "StepInDoubtError")
 
@@ -53,6 +53,28 @@ def test_doubts_are_listed_and_shown_with_what_to_ask_the_provider(workspace):
     assert workspace.json("doubts", "show", "1") == doubt
     assert f"idempotency key  {task_id}:step:" in shown
     assert "its run ended without an answer" in shown
+
+
+def test_the_request_and_the_tokens_that_are_known_are_listed_and_shown(workspace):
+    (task_id,) = workspace.add(1)
+    claimed = []
+    workspace.work(lambda task: claimed.append(task.fence))
+    (fence,) = claimed
+
+    async def report(store):
+        await store.begin_steps([StepBegin(fence, "draw", 1, "draw", OnDoubt.REPEAT, "acme")])
+        used = {"input_tokens": 1_200, "output_tokens": 7}
+        await store.end_steps(
+            [StepEnd(fence, "draw", 1, EndStatus.IN_DOUBT, cause="reset", request_id="req_1", **used)]
+        )
+
+    workspace.ask(report)
+    (doubt,) = workspace.lines("doubts", "ls", "--task", task_id)
+    assert (doubt["request_id"], doubt["input_tokens"], doubt["output_tokens"]) == ("req_1", 1_200, 7)
+    for command in (["ls"], ["show", "1"]):
+        text = workspace.run("doubts", *command, COLUMNS="200").stdout
+        assert "req_1" in text
+        assert "1,200 in, 7 out" in text
 
 
 def test_other_commands_point_at_open_doubts(workspace):

@@ -57,9 +57,11 @@ def end(chance: random.Random, fence: Fence) -> StepEnd:
     status = chance.choice([EndStatus.DONE, EndStatus.FAILED, EndStatus.IN_DOUBT])
     key, attempt = chance.choice(KEYS), chance.randint(1, 2)
     cause, request_id = chance.choice(("", "it was reset")), chance.choice(("", "req_1"))
+    used = {"input_tokens": chance.choice((None, 0, 7)), "output_tokens": chance.choice((None, 3))}
     if status is not EndStatus.DONE:
-        return StepEnd(fence, key, attempt, status, cause=cause, request_id=request_id)
-    return StepEnd(fence, key, attempt, status, f"{fence.run}.{attempt}".encode(), "json", upstream="other")
+        return StepEnd(fence, key, attempt, status, cause=cause, request_id=request_id, **used)
+    result = f"{fence.run}.{attempt}".encode()
+    return StepEnd(fence, key, attempt, status, result, "json", upstream="other", **used)
 
 
 class Story:

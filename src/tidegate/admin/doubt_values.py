@@ -44,6 +44,10 @@ class Doubt:
     resolved_by: str
     """Who decided; empty if nobody did."""
     note: str
+    input_tokens: int | None = None
+    """The tokens that the call has read, as far as its response said it; None: not known."""
+    output_tokens: int | None = None
+    """The tokens that the call has written, as far as its response said it; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,8 @@ def doubt(row: DoubtRow) -> Doubt:
         resolved_at=to_datetime_or_none(row.resolved_at),
         resolved_by=row.resolved_by,
         note=row.note,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
     )
 
 

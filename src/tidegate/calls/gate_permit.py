@@ -221,6 +221,7 @@ class GatePermit:
             self._step.call_ended(
                 is_in_doubt=end.is_in_doubt or is_interrupted(end),
                 request_id="" if end.failure is None else end.failure.request_id,
+                usage=end.usage,
             )
         if self._calls is None:
             return

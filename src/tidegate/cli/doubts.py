@@ -225,7 +225,7 @@ def _json(row: DoubtRow) -> dict[str, Any]:
 
 def _print_rows(rows: Sequence[DoubtRow], now: float) -> None:
     print_table(
-        ["NUMBER", "STATE", "STEP", "TASK", "FUNCTION", "UPSTREAM", "SENT", "CAUSE"],
+        ["NUMBER", "STATE", "STEP", "TASK", "FUNCTION", "UPSTREAM", "SENT", "REQUEST", "TOKENS", "CAUSE"],
         [
             [
                 row.id,
@@ -235,14 +235,23 @@ def _print_rows(rows: Sequence[DoubtRow], now: float) -> None:
                 row.function,
                 row.upstream or "-",
                 format_since(row.sent_at, now),
+                row.request_id or "-",
+                _tokens(row) or "-",
                 row.cause,
             ]
             for task_id, row in zip(short_ids([row.task_id for row in rows]), rows, strict=True)
         ],
         numbers=["NUMBER"],
-        optional=["CAUSE", "UPSTREAM", "FUNCTION"],
+        optional=["CAUSE", "TOKENS", "REQUEST", "UPSTREAM", "FUNCTION"],
         shorten=["FUNCTION", "CAUSE"],
     )
+
+
+def _tokens(row: DoubtRow) -> str:
+    """Return the tokens that are known of a call; empty if none are."""
+    if row.input_tokens is None and row.output_tokens is None:
+        return ""
+    return f"{row.input_tokens or 0:,} in, {row.output_tokens or 0:,} out"
 
 
 def _facts(row: DoubtRow) -> Mapping[str, object]:
@@ -260,6 +269,7 @@ def _facts(row: DoubtRow) -> Mapping[str, object]:
         "cause": row.cause,
         "upstream": row.upstream,
         "request": row.request_id,
+        "tokens": _tokens(row),
         "idempotency key": idempotency_key(row.task_id, row.key),
         "sent": moment(row.sent_at),
         "found": moment(row.found_at),

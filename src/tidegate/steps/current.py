@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
+from tidegate.domain.usage import Usage, UsageTotals
+
 
 class CurrentStep:
     """One execution of a step. The transports note in it how its calls ended.
@@ -22,6 +24,8 @@ class CurrentStep:
         """The upstream of the last call."""
         self.request_id = ""
         """What the provider calls the last request; empty if it did not say."""
+        self.used: UsageTotals | None = None
+        """What its calls consumed; None if no response said it."""
         self.has_doubt = False
         """Whether a call ended without a definite answer."""
 
@@ -36,8 +40,10 @@ class CurrentStep:
         self.calls -= 1
         self.in_flight -= 1
 
-    def call_ended(self, *, is_in_doubt: bool, request_id: str = "") -> None:
-        """Note how a call ended."""
+    def call_ended(self, *, is_in_doubt: bool, request_id: str = "", usage: Usage | None = None) -> None:
+        """Note how a call ended, and what it consumed."""
+        if usage is not None:
+            self.used = (self.used or UsageTotals()).with_call(usage)
         self.in_flight -= 1
         self.has_doubt |= is_in_doubt
         self.request_id = request_id or self.request_id

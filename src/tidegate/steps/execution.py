@@ -257,6 +257,8 @@ class StepExecution:
             )
 
     def _end(self, status: EndStatus, **facts: Any) -> Future[EndedStep]:
+        if (used := self.current.used) is not None:
+            facts |= {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
         return self._steps.port.end(StepEnd(self._fence, self.key, self.attempt, status, **facts))
 
     def _may_be_done(self, error: BaseException) -> bool:

@@ -114,6 +114,9 @@ class StepEnd(NamedTuple):
     upstream: str = ""
     request_id: str = ""
     """What the provider calls the request in doubt; empty if it did not say."""
+    input_tokens: int | None = None
+    """The tokens that the calls of the step have read, as far as their responses said it; None: not known."""
+    output_tokens: int | None = None
     cache: CacheTerms | None = None
     """With a result: how other tasks share it. None: they do not."""
 
@@ -186,3 +189,6 @@ class DoubtRow:
     resolved_at: float | None
     resolved_by: str
     note: str
+    input_tokens: int | None = None
+    """The tokens that the call has read, as far as its response said it; None: not known."""
+    output_tokens: int | None = None

@@ -111,6 +111,10 @@ class DoubtOut(msgspec.Struct):
     resolved_by: str
     """Who decided; empty if nobody did."""
     note: str
+    input_tokens: int | None
+    """The tokens that the call has read, as far as its response said it; null: not known."""
+    output_tokens: int | None
+    """The tokens that the call has written, as far as its response said it; null: not known."""
 
 
 class DoubtPage(msgspec.Struct):

@@ -272,6 +272,24 @@ async def test_a_stream_that_is_closed_early_or_breaks_off_is_in_doubt(store: St
     assert store.ends[0].cause == "its stream was closed before its end"
 
 
+async def test_a_stream_that_is_cut_off_reports_the_tokens_that_it_has_stated(store: StepStore) -> None:
+    begun = (
+        b'event: message_start\ndata: {"type": "message_start", "message": {"usage": {"input_tokens": 25,'
+        b' "output_tokens": 1}}}\n\n'
+    )
+    network = Network(stream_of(begun, *SSE), stream_of(begun))
+    begin_run(store, 1)
+    async with recording_client(network) as http:
+        async with http.stream("POST", URL, json={**ASKED, "stream": True}) as response:
+            async for _ in response.aiter_raw():
+                break
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await http.post(URL, json={**ASKED, "stream": True})
+    assert [(end.status, end.input_tokens, end.output_tokens) for end in store.ends] == [
+        (EndStatus.IN_DOUBT, 25, 1)
+    ] * 2
+
+
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_a_response_above_the_size_is_passed_on_and_not_kept(
     store: StepStore, is_stream: bool, caplog: pytest.LogCaptureFixture

@@ -478,3 +478,34 @@ async def test_steps_stay_when_their_task_is_redriven_and_go_with_it(build: Buil
     assert await ledger(build.store, fence.task_id) == []
     assert await end(build.store, second, key="open") == EndedStep(EndStatus.GONE)
     await build.sound()
+
+
+async def tokens_of(build: Build, fence: Fence) -> list[tuple[int | None, int | None]]:
+    """Return the tokens in the entries of a task."""
+    entries = await build.store.list_doubts(state=None, task_id=fence.task_id)
+    return [(entry.input_tokens, entry.output_tokens) for entry in entries]
+
+
+async def test_an_entry_has_the_tokens_that_are_known_of_its_call(build: Build) -> None:
+    fence = (await build.run()).fence
+    await begin(build.store, fence)
+    await end(build.store, fence, status=EndStatus.IN_DOUBT, input_tokens=120, output_tokens=7)
+    assert await tokens_of(build, fence) == [(120, 7)]
+    second = await again(build, fence)
+    await begin(build.store, second)
+    assert await tokens_of(build, fence) == [(120, 7)]
+    await end(build.store, second)
+    assert await end(build.store, fence, b"late", input_tokens=120, output_tokens=300) == EndedStep(
+        EndStatus.ALREADY, b"1", "json"
+    )
+    assert await tokens_of(build, fence) == [(120, 300)]
+
+
+async def test_an_entry_of_a_killed_run_has_no_tokens_until_its_answer_comes(build: Build) -> None:
+    first = (await build.run()).fence
+    await begin(build.store, first)
+    second = await again(build, first)
+    await begin(build.store, second)
+    assert await tokens_of(build, first) == [(None, None)]
+    await end(build.store, first, b"late", input_tokens=10, output_tokens=0)
+    assert await tokens_of(build, first) == [(10, 0)]

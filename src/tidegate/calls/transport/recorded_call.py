@@ -17,6 +17,7 @@ from tidegate.context.steps import recorded_steps, records_calls
 from tidegate.domain.calls import CallResult
 from tidegate.domain.step import KEY_LENGTH, StepState, step_digest, step_key
 from tidegate.domain.text import redacted_text, storable
+from tidegate.domain.usage import Usage, UsageTotals
 from tidegate.steps import RunSteps, answered, refusal_of
 from tidegate.store.step_rows import BeginStatus, EndStatus, StepBegin, StepEnd
 
@@ -138,12 +139,15 @@ class RecordedCall:
         """Note that from now on the client reads the response. It may never read it to its end."""
         self._in_flight.enter_context(self._steps.waits.giving_stream())
 
-    async def keep(self, response: Any, body: bytes | None) -> KeptResponse | None:
+    async def keep(
+        self, response: Any, body: bytes | None, usage: Usage | None = None
+    ) -> KeptResponse | None:
         """Record the response of a call that succeeded.
 
         Args:
             response: The response.
             body: Its bytes as they were received; None if they are more than the recording allows.
+            usage: What the call consumed; None if the response does not say it.
 
         Returns:
             The response that counts, if another run has recorded one first; otherwise None.
@@ -153,10 +157,16 @@ class RecordedCall:
             _warn_once(self._run.function, f"a response of {self._upstream} {size}, and is not recorded")
             await self._end(EndStatus.FAILED, cause=f"its response {size}")
             return None
-        return await self._end(EndStatus.DONE, data=KeptResponse.of(response, body).dump(), codec=KEPT_CODEC)
+        data = KeptResponse.of(response, body).dump()
+        return await self._end(EndStatus.DONE, data=data, codec=KEPT_CODEC, usage=usage)
 
-    async def fail(self, end: CallResult) -> None:
-        """Record that the call failed. The next equal call of the run repeats it."""
+    async def fail(self, end: CallResult, usage: Usage | None = None) -> None:
+        """Record that the call failed. The next equal call of the run repeats it.
+
+        Args:
+            end: How it ended.
+            usage: What a stream has said about its use before it broke off.
+        """
         failure = end.failure
         is_in_doubt = end.is_in_doubt or is_interrupted(end)
         cause = "" if failure is None else f"{failure.reason}: {failure.message or failure.evidence}"
@@ -164,12 +174,13 @@ class RecordedCall:
             EndStatus.IN_DOUBT if is_in_doubt else EndStatus.FAILED,
             cause=storable(redacted_text(cause, _CAUSE_LENGTH), _CAUSE_LENGTH),
             request_id="" if failure is None else failure.request_id,
+            usage=end.usage or usage,
         )
         self._release()
 
-    async def cut_off(self, cause: str) -> None:
-        """Record that the client did not read the whole response."""
-        await self._end(EndStatus.IN_DOUBT, cause=cause)
+    async def cut_off(self, cause: str, usage: Usage | None) -> None:
+        """Record that the client did not read the whole response, and what it has said about its use."""
+        await self._end(EndStatus.IN_DOUBT, cause=cause, usage=usage)
         self._release()
 
     async def abandon(self) -> None:
@@ -186,10 +197,18 @@ class RecordedCall:
         release_number(self.identity, self._steps)
 
     async def _end(
-        self, status: EndStatus, *, data: bytes = b"", codec: str = "", cause: str = "", request_id: str = ""
+        self,
+        status: EndStatus,
+        *,
+        data: bytes = b"",
+        codec: str = "",
+        cause: str = "",
+        request_id: str = "",
+        usage: Usage | None = None,
     ) -> KeptResponse | None:
         """Record the end. It is written even if this is cancelled."""
         self._has_ended = True
+        used = None if usage is None else UsageTotals().with_call(usage)
         ending = self._steps.port.end(
             StepEnd(
                 self._steps.fence,
@@ -201,6 +220,8 @@ class RecordedCall:
                 cause,
                 self._upstream,
                 request_id,
+                None if used is None else used.input_tokens,
+                None if used is None else used.output_tokens,
             )
         )
         try:

@@ -127,11 +127,12 @@ class StreamedResponse:
 
     async def _record(self, call: RecordedCall, end: CallResult, *, is_complete: bool) -> None:
         if end.failure is not None or self._status >= 300:
-            await call.fail(end)
+            await call.fail(end, self._reader.usage)
         elif is_complete:
-            await call.keep(self._response, None if self._received is None else self._received.whole())
+            body = None if self._received is None else self._received.whole()
+            await call.keep(self._response, body, self._reader.usage)
         else:
-            await call.cut_off("its stream was closed before its end")
+            await call.cut_off("its stream was closed before its end", self._reader.usage)
 
 
 class Received:

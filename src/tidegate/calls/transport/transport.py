@@ -258,7 +258,7 @@ class UpstreamTransport(_ClientTransport):
             The response that counts, if another run has recorded one first; otherwise None.
         """
         if end.failure is None and response.status_code < 300:
-            return await call.keep(response, b"".join(response.stream))
+            return await call.keep(response, b"".join(response.stream), end.usage)
         await call.fail(end)
         return None
 

@@ -36,6 +36,8 @@ class _Row(NamedTuple):
     arguments: str
     data: bytes | None
     """The result of the step, if it is done."""
+    input_tokens: int | None
+    output_tokens: int | None
 
     @property
     def call(self) -> tuple[int, int]:
@@ -177,7 +179,13 @@ def _end_without_result(db: apsw.Connection, now: float, task: bytes, end: StepE
 
 def _reported(end: StepEnd, row: _Row) -> _Row:
     """Return the step with the facts that its end reports about the call."""
-    return row._replace(cause=end.cause, upstream=end.upstream or row.upstream, request_id=end.request_id)
+    return row._replace(
+        cause=end.cause,
+        upstream=end.upstream or row.upstream,
+        request_id=end.request_id,
+        input_tokens=end.input_tokens,
+        output_tokens=end.output_tokens,
+    )
 
 
 def _row(db: apsw.Connection, task: bytes, key: str) -> _Row | None:
@@ -201,6 +209,7 @@ def _save(
         (
             task, end.key, state, end.fence.run, end.attempt, ended_at, end.data if is_done else None,
             end.codec if is_done else "", end.upstream or row.upstream, end.cause, end.request_id, doubted,
+            end.input_tokens, end.output_tokens,
         ),
     )  # fmt: skip
 
@@ -211,6 +220,6 @@ def _enter(db: apsw.Connection, now: float, call: tuple[Any, ...], state: DoubtS
         _SQL["enter"],
         (
             *call, state, row.on_doubt, row.cause, row.upstream, row.request_id, row.begun_at, now,
-            None if state is DoubtState.OPEN else now,
+            None if state is DoubtState.OPEN else now, row.input_tokens, row.output_tokens,
         ),
     )  # fmt: skip

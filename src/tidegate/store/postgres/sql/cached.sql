@@ -69,6 +69,8 @@ SET
     upstream = excluded.upstream,
     cause = '',
     request_id = '',
+    input_tokens = NULL,
+    output_tokens = NULL,
     cached_from = excluded.cached_from
 WHERE s.state = 'failed'
 RETURNING 1

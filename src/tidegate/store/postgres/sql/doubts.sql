@@ -3,7 +3,8 @@
 -- shared: rows
 SELECT
     e.id, e.task_id, t.function, t.queue, t.tenant, s.name, e.key, e.run, e.attempt, e.state, e.on_doubt, e.cause,
-    e.upstream, e.request_id, e.sent_at, e.found_at, e.resolved_at, e.resolved_by, e.note
+    e.upstream, e.request_id, e.sent_at, e.found_at, e.resolved_at, e.resolved_by, e.note,
+    e.input_tokens, e.output_tokens
 FROM /*schema*/doubt AS e
 JOIN /*schema*/task AS t ON t.id = e.task_id
 JOIN /*schema*/step AS s ON s.task_id = e.task_id AND s.key = e.key
@@ -218,11 +219,11 @@ WHERE d.task_id = ANY ($1::uuid[])
 -- 1 task ids: array, 2 at, 3 cause if the step has none, 4 who, 5 note
 INSERT INTO /*schema*/doubt AS e (
     task_id, key, run, attempt, state, on_doubt, cause, upstream, request_id, sent_at, found_at, resolved_at, resolved_by,
-    note
+    note, input_tokens, output_tokens
 )
 SELECT
     s.task_id, s.key, s.run, s.attempt, 'repeated', s.on_doubt, coalesce(nullif(s.cause, ''), $3), s.upstream,
-    s.request_id, s.begun_at, m.now, m.now, $4, $5
+    s.request_id, s.begun_at, m.now, m.now, $4, $5, s.input_tokens, s.output_tokens
 FROM (SELECT /*schema*/moment($2) AS now) AS m
 CROSS JOIN unnest($1::uuid[]) AS g (task_id)
 JOIN /*schema*/step AS s ON s.task_id = g.task_id

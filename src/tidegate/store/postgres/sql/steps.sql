@@ -12,6 +12,8 @@ SET
     cause = coalesce(nullif(excluded.cause, ''), e.cause),
     upstream = coalesce(nullif(excluded.upstream, ''), e.upstream),
     request_id = coalesce(nullif(excluded.request_id, ''), e.request_id),
+    input_tokens = coalesce(excluded.input_tokens, e.input_tokens),
+    output_tokens = coalesce(excluded.output_tokens, e.output_tokens),
     resolved_at = CASE
         WHEN e.state = excluded.state THEN e.resolved_at
         WHEN e.state = 'open' OR excluded.state IN ('answered', 'paid_twice') THEN excluded.resolved_at
@@ -48,12 +50,12 @@ current AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT
         c.place, s.state, s.run, s.attempt, s.tries, s.begun_at, s.upstream, s.cause, s.request_id, s.codec, s.arguments,
-        s.data
+        s.data, s.input_tokens, s.output_tokens
     FROM current AS c
     CROSS JOIN LATERAL (
         SELECT
             x.state, x.run, x.attempt, x.tries, x.begun_at, x.upstream, x.cause, x.request_id, x.codec,
-            x.arguments, CASE WHEN x.state = 'done' THEN x.data END AS data
+            x.arguments, CASE WHEN x.state = 'done' THEN x.data END AS data, x.input_tokens, x.output_tokens
         FROM /*schema*/step AS x
         WHERE x.task_id = c.task_id
             AND x.key = c.key
@@ -63,7 +65,8 @@ held AS MATERIALIZED (
 decided AS MATERIALIZED (
     SELECT
         c.place, c.task_id, c.run, c.key, c.attempt, c.name, c.on_doubt, c.upstream, c.arguments, h.tries, h.begun_at,
-        h.run AS old_run, h.attempt AS old_attempt, h.upstream AS old_upstream, h.cause, h.request_id,
+        h.run AS old_run, h.attempt AS old_attempt, h.upstream AS old_upstream, h.cause, h.request_id, h.input_tokens,
+        h.output_tokens,
         CASE
             WHEN h.place IS NULL THEN 'new'
             WHEN h.state IN ('done', 'rejected') THEN h.state
@@ -100,6 +103,8 @@ begun AS (
         upstream = excluded.upstream,
         cause = '',
         request_id = '',
+        input_tokens = NULL,
+        output_tokens = NULL,
         doubted = 0
     WHERE s.tries = excluded.tries - 1
     RETURNING task_id, key
@@ -116,12 +121,13 @@ noted AS (
 ),
 entered AS (
     INSERT INTO /*schema*/doubt AS e (
-        task_id, key, run, attempt, state, on_doubt, cause, upstream, request_id, sent_at, found_at, resolved_at
+        task_id, key, run, attempt, state, on_doubt, cause, upstream, request_id, sent_at, found_at, resolved_at,
+        input_tokens, output_tokens
     )
     SELECT
         d.task_id, d.key, d.old_run, d.old_attempt, CASE d.fate WHEN 'repeat' THEN 'repeated' ELSE 'open' END,
         d.on_doubt, coalesce(nullif(d.cause, ''), $11), d.old_upstream, d.request_id, d.begun_at, clock.now,
-        CASE d.fate WHEN 'repeat' THEN clock.now END
+        CASE d.fate WHEN 'repeat' THEN clock.now END, d.input_tokens, d.output_tokens
     FROM decided AS d
     CROSS JOIN clock
     WHERE d.fate IN ('repeat', 'in_doubt')
@@ -147,27 +153,30 @@ LEFT JOIN begun AS b ON b.task_id = g.task_id AND b.key = g.key
 -- name: end
 -- Returns the place of each step that exists, its status, and the result that counts if it is another run's.
 -- 1 at, arrays in the order of task id and key, each pair once: 2 task ids, 3 runs, 4 keys, 5 attempts, 6 statuses,
--- 7 results, 8 codecs, 9 causes, 10 upstreams, 11 ids of requests, 12 places in the order of the caller; 13 the cause of
--- what was paid twice
+-- 7 results, 8 codecs, 9 causes, 10 upstreams, 11 ids of requests, 12 input and 13 output tokens or NULL, 14 places in the
+-- order of the caller; 15 the cause of what was paid twice
 WITH clock AS MATERIALIZED (
     SELECT /*schema*/moment($1) AS now
 ),
 given AS MATERIALIZED (
-    SELECT place, task_id, run, key, attempt, status, data, codec, cause, upstream, request_id
+    SELECT
+        place, task_id, run, key, attempt, status, data, codec, cause, upstream, request_id, input_tokens, output_tokens
     FROM unnest(
         $2::uuid[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::bytea[], $8::text[], $9::text[],
-        $10::text[], $11::text[], $12::integer[]
-    ) AS g (task_id, run, key, attempt, status, data, codec, cause, upstream, request_id, place)
+        $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::integer[]
+    ) AS g (
+        task_id, run, key, attempt, status, data, codec, cause, upstream, request_id, input_tokens, output_tokens, place
+    )
 ),
 held AS MATERIALIZED (
     SELECT
         g.place, s.state, s.run, s.attempt, s.on_doubt, s.begun_at, s.upstream, s.cause, s.request_id, s.doubted,
-        s.codec, s.data
+        s.codec, s.data, s.input_tokens, s.output_tokens
     FROM given AS g
     CROSS JOIN LATERAL (
         SELECT
             x.state, x.run, x.attempt, x.on_doubt, x.begun_at, x.upstream, x.cause, x.request_id, x.doubted, x.codec,
-            CASE WHEN x.state = 'done' THEN x.data END AS data
+            CASE WHEN x.state = 'done' THEN x.data END AS data, x.input_tokens, x.output_tokens
         FROM /*schema*/step AS x
         WHERE x.task_id = g.task_id
             AND x.key = g.key
@@ -176,7 +185,8 @@ held AS MATERIALIZED (
 ),
 decided AS MATERIALIZED (
     SELECT
-        g.place, g.task_id, g.run, g.key, g.attempt, g.cause, g.request_id, h.run AS old_run, h.attempt AS old_attempt,
+        g.place, g.task_id, g.run, g.key, g.attempt, g.cause, g.request_id, g.input_tokens, g.output_tokens,
+        h.input_tokens AS old_input_tokens, h.output_tokens AS old_output_tokens, h.run AS old_run, h.attempt AS old_attempt,
         h.state, h.on_doubt, h.begun_at, h.cause AS old_cause, h.request_id AS old_request_id, h.doubted = 1 AS doubted,
         h.upstream AS old_upstream, coalesce(nullif(g.upstream, ''), h.upstream) AS upstream,
         (g.run, g.attempt) = (h.run, h.attempt) AS is_own,
@@ -215,6 +225,8 @@ saved AS (
         upstream = d.upstream,
         cause = d.cause,
         request_id = d.request_id,
+        input_tokens = d.input_tokens,
+        output_tokens = d.output_tokens,
         doubted = CASE WHEN d.fate = 'doubt' OR d.is_earlier THEN 1 WHEN d.is_own THEN s.doubted ELSE 0 END
     FROM decided AS d
     JOIN given AS g ON g.place = d.place
@@ -226,8 +238,9 @@ saved AS (
 calls AS (
     -- The reported call, if it is in the ledger or must be added.
     SELECT
-        d.task_id, d.key, d.run, d.attempt, d.on_doubt, d.upstream, d.request_id, d.begun_at, d.place,
-        CASE WHEN d.fate IN ('twice', 'gone') THEN $13 ELSE d.cause END AS cause,
+        d.task_id, d.key, d.run, d.attempt, d.on_doubt, d.upstream, d.request_id, d.begun_at, d.place, d.input_tokens,
+        d.output_tokens,
+        CASE WHEN d.fate IN ('twice', 'gone') THEN $15 ELSE d.cause END AS cause,
         CASE d.fate
             WHEN 'adopt' THEN 'answered'
             WHEN 'fail' THEN 'reconciled'
@@ -244,7 +257,7 @@ calls AS (
     -- The call that began the step last, if the result of another call is adopted.
     SELECT
         d.task_id, d.key, d.old_run, d.old_attempt, d.on_doubt, d.old_upstream, d.old_request_id, d.begun_at, d.place,
-        d.old_cause, CASE WHEN d.is_earlier THEN 'repeated' ELSE 'reconciled' END
+        d.old_input_tokens, d.old_output_tokens, d.old_cause, CASE WHEN d.is_earlier THEN 'repeated' ELSE 'reconciled' END
     FROM decided AS d
     WHERE d.fate = 'adopt'
         AND NOT d.is_own
@@ -252,11 +265,12 @@ calls AS (
 ),
 entered AS (
     INSERT INTO /*schema*/doubt AS e (
-        task_id, key, run, attempt, state, on_doubt, cause, upstream, request_id, sent_at, found_at, resolved_at
+        task_id, key, run, attempt, state, on_doubt, cause, upstream, request_id, sent_at, found_at, resolved_at,
+        input_tokens, output_tokens
     )
     SELECT
         c.task_id, c.key, c.run, c.attempt, c.state, c.on_doubt, c.cause, c.upstream, c.request_id, c.begun_at,
-        clock.now, CASE WHEN c.state <> 'open' THEN clock.now END
+        clock.now, CASE WHEN c.state <> 'open' THEN clock.now END, c.input_tokens, c.output_tokens
     FROM calls AS c
     CROSS JOIN clock
     ORDER BY c.place

@@ -3,7 +3,8 @@
 -- shared: rows
 SELECT
     e.id, e.task_id, t.function, t.queue, t.tenant, s.name, e.key, e.run, e.attempt, e.state, e.on_doubt, e.cause,
-    e.upstream, e.request_id, e.sent_at, e.found_at, e.resolved_at, e.resolved_by, e.note
+    e.upstream, e.request_id, e.sent_at, e.found_at, e.resolved_at, e.resolved_by, e.note,
+    e.input_tokens, e.output_tokens
 FROM doubt AS e
 CROSS JOIN task AS t ON t.id = e.task_id
 CROSS JOIN step AS s ON s.task_id = e.task_id AND s.key = e.key
@@ -198,11 +199,11 @@ WHERE d.task_id IN (SELECT value FROM carray(?1))
 -- 1 task id, 2 now, 3 cause if the step has none, 4 who, 5 note
 INSERT INTO doubt AS e (
     task_id, key, run, attempt, state, on_doubt, cause, upstream, request_id, sent_at, found_at, resolved_at, resolved_by,
-    note
+    note, input_tokens, output_tokens
 )
 SELECT
     task_id, key, run, attempt, 'repeated', on_doubt, coalesce(nullif(cause, ''), ?3), upstream, request_id, begun_at, ?2,
-    ?2, ?4, ?5
+    ?2, ?4, ?5, input_tokens, output_tokens
 FROM step
 WHERE task_id = ?1
     AND state = 'open'

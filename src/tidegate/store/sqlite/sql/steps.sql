@@ -11,7 +11,7 @@ WHERE task_id = ?1
 -- 1 task id, 2 key
 SELECT
     state, run, attempt, on_doubt, begun_at, upstream, cause, request_id, doubted, codec, arguments,
-    CASE WHEN state = 'done' THEN data END
+    CASE WHEN state = 'done' THEN data END, input_tokens, output_tokens
 FROM step
 WHERE task_id = ?1
     AND key = ?2
@@ -34,6 +34,8 @@ SET
     upstream = excluded.upstream,
     cause = '',
     request_id = '',
+    input_tokens = NULL,
+    output_tokens = NULL,
     doubted = 0
 
 -- name: note
@@ -47,7 +49,7 @@ WHERE task_id = ?1
 
 -- name: end
 -- 1 task id, 2 key, 3 state, 4 run, 5 attempt, 6 when it ended or NULL, 7 result or NULL, 8 codec, 9 upstream, 10 cause,
--- 11 id of the request, 12 whether the run and attempt are in the ledger
+-- 11 id of the request, 12 whether the run and attempt are in the ledger, 13 input and 14 output tokens or NULL
 UPDATE step
 SET
     state = ?3,
@@ -59,7 +61,9 @@ SET
     upstream = ?9,
     cause = ?10,
     request_id = ?11,
-    doubted = ?12
+    doubted = ?12,
+    input_tokens = ?13,
+    output_tokens = ?14
 WHERE task_id = ?1
     AND key = ?2
 
@@ -67,11 +71,12 @@ WHERE task_id = ?1
 -- Put a call into the ledger, or change its entry. An earlier decision of a person or of another answer is kept, unless
 -- a late answer of the call itself comes.
 -- 1 task id, 2 key, 3 run, 4 attempt, 5 state, 6 what to do in doubt, 7 cause, 8 upstream, 9 id of the request, 10 when it
--- was sent, 11 now, 12 when it was resolved or NULL
+-- was sent, 11 now, 12 when it was resolved or NULL, 13 input and 14 output tokens or NULL
 INSERT INTO doubt AS e (
-    task_id, key, run, attempt, state, on_doubt, cause, upstream, request_id, sent_at, found_at, resolved_at
+    task_id, key, run, attempt, state, on_doubt, cause, upstream, request_id, sent_at, found_at, resolved_at,
+    input_tokens, output_tokens
 )
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
 ON CONFLICT (task_id, key, run, attempt) DO UPDATE
 SET
     state = CASE
@@ -82,6 +87,8 @@ SET
     cause = coalesce(nullif(excluded.cause, ''), e.cause),
     upstream = coalesce(nullif(excluded.upstream, ''), e.upstream),
     request_id = coalesce(nullif(excluded.request_id, ''), e.request_id),
+    input_tokens = coalesce(excluded.input_tokens, e.input_tokens),
+    output_tokens = coalesce(excluded.output_tokens, e.output_tokens),
     resolved_at = CASE
         WHEN e.state = excluded.state THEN e.resolved_at
         WHEN e.state = 'open' OR excluded.state IN ('answered', 'paid_twice') THEN excluded.resolved_at

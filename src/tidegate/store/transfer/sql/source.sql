@@ -236,7 +236,7 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 -- 1 ids
 SELECT
     task_id, key, name, state, run, attempt, on_doubt, arguments, tries, begun_at, ended_at, codec, data, upstream,
-    cause, request_id, doubted, cached_from
+    cause, request_id, doubted, cached_from, input_tokens, output_tokens
 FROM step
 WHERE task_id IN (SELECT value FROM carray(?1))
 ORDER BY number
@@ -254,7 +254,7 @@ WHERE e.task_id IN (SELECT value FROM carray(?1))
 -- 1 ids
 SELECT
     task_id, key, run, attempt, state, on_doubt, cause, upstream, request_id, sent_at, found_at, resolved_at,
-    resolved_by, note
+    resolved_by, note, input_tokens, output_tokens
 FROM doubt
 WHERE task_id IN (SELECT value FROM carray(?1))
 ORDER BY id
