@@ -49,6 +49,8 @@ CANCEL_PAUSE_SECONDS = 1.0
 ITEM_BYTES = 262_144
 """The most bytes of one item of a batch: an item is small, or says where it is kept."""
 _ITEMS_AT_ONCE = 200
+_LEAST_SECONDS = 1.0
+"""The shortest pause that `Pending(after=…)` can ask for, unless `every` is shorter."""
 _GROWTH, _FAILED_GROWTH = 1.5, 2.0
 _LARGEST_POWER = 60
 
@@ -253,8 +255,8 @@ class ProviderJob:
         return functools.partial(self._poll, self.job_id)
 
     def next_at(self) -> float:
-        """Return the moment of the next poll: not later than the timeout."""
-        return min(self.poll_at, max(self._late_at, 0.0))
+        """Return the moment of the next poll: not later than the timeout, unless the last poll failed."""
+        return self.poll_at if self._answer.failed_polls else min(self.poll_at, self._late_at)
 
     def is_late(self, now: float) -> bool:
         """Whether the job has taken too long."""
@@ -281,7 +283,7 @@ class ProviderJob:
         if not left:
             return [*reports, self._report(JobEvent.DONE)]
         error = (
-            f"{counted(len(left), 'item')} of {len(self._items)} have no result after job {self.job_id}, "
+            f"{len(left)} of {counted(len(self._items), 'item')} without a result after job {self.job_id}, "
             f"for example {left[0]}"
         )
         if self._answer.generation % self.options.max_submits:
@@ -335,7 +337,9 @@ class ProviderJob:
         reports = self._reports_of_items(pending.items)
         if self._items is not None and not self._left():
             return [*reports, self._report(JobEvent.DONE)]
-        delay = self._delay() if pending.after is None else wait_option("after", pending.after)
+        delay = self._delay()
+        if pending.after is not None:
+            delay = max(wait_option("after", pending.after), min(self.options.every_seconds, _LEAST_SECONDS))
         return [
             *reports,
             self._report(

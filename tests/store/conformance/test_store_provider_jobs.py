@@ -236,6 +236,8 @@ async def test_a_running_task_that_is_cancelled_runs_once_more(build: Build, end
     assert task.counters.attempts == 0
     await build.done(Cancelled(task.fence))  # and not once more, even though the job was not cancelled
     assert await the_state(build, fence.task_id) is State.CANCELLED
+    [job] = await build.store.list_provider_jobs(fence.task_id)
+    assert (job.state, job.error) == (JobState.CANCEL_FAILED, "its task ended before it was cancelled")
     await build.sound()
 
 

@@ -288,7 +288,14 @@ async def test_no_sequence_can_run_out(postgres: Server) -> None:
             "SELECT sequencename, data_type::text FROM pg_sequences WHERE schemaname = %s", [SCHEMA]
         ).fetchall()
     assert dict(rows) == dict.fromkeys(
-        ("approval_number_seq", "doubt_id_seq", "event_wait_number_seq", "step_number_seq"), "bigint"
+        (
+            "approval_number_seq",
+            "doubt_id_seq",
+            "event_wait_number_seq",
+            "provider_job_number_seq",
+            "step_number_seq",
+        ),
+        "bigint",
     )
 
 

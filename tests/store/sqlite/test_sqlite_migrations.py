@@ -130,6 +130,7 @@ async def test_every_table_with_rows_per_task_is_without_rowid(store: SqliteStor
         "doubt",
         "event_wait",
         "approval",
+        "provider_job",
         "sqlite_sequence",
     }  # in the order in which they came
     assert plain == {"migration"} | appended | numbered

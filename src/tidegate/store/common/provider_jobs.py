@@ -25,6 +25,7 @@ from tidegate.store.provider_job_rows import (
 
 ITEMS_AT_ONCE = 200
 """Most items in one read."""
+_NOT_REACHED = "its task ended before it was cancelled"
 _LONGEST_DELAY_SECONDS = 366 * 86_400.0
 _POLLS = frozenset({JobEvent.PENDING, JobEvent.POLL_FAILED, JobEvent.DONE, JobEvent.UNFINISHED})
 _ENDS = {
@@ -154,7 +155,8 @@ async def cancel_before_end(
     if cause is not None and await db.column(sql["ask"], db.array([task]), now):
         await db.run(sql["label"], db.array([task]), CANCELLING_LABEL, cause)
         return run._replace(cancel_requested=False), cancels_first(outcome)
-    if cause is not None or _is_crash(outcome):
+    if may_have_to_cancel(run, outcome):
+        await db.run(sql["give_up"], task, now, _NOT_REACHED)
         await db.run(sql["unlabel"], task, CANCELLING_LABEL)
     return run, outcome
 

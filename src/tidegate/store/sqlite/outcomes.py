@@ -58,7 +58,9 @@ def end_run(
     run = EndedRunRow(*row)
     if isinstance(outcome, Suspended) and outcome.wait_keys:
         outcome = _woken_if_ended(db, now, task, outcome)
-    run, outcome = complete(provider_jobs.cancel_before_end(SqliteSession(db, now), now, task, run, outcome))
+    if provider_jobs.may_have_to_cancel(run, outcome):
+        session = SqliteSession(db, now)
+        run, outcome = complete(provider_jobs.cancel_before_end(session, now, task, run, outcome))
     transition = plan_transition(now, run, outcome, has_next_key=_update_gate(db, now, run, outcome))
     db.execute(_SQL["attempt"], (task, *transition.attempt_row))
     _spend(db, now, task, outcome, transition)

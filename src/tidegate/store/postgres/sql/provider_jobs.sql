@@ -103,6 +103,15 @@ WHERE j.task_id = ANY ($1::uuid[])
     AND j.task_id IN (SELECT task_id FROM left_ready UNION ALL SELECT task_id FROM left_waiting)
 RETURNING j.task_id
 
+-- name: give_up
+-- Record of the jobs of a task, which were to be cancelled before it ended, that they were not.
+-- 1 task id, 2 now, 3 why
+UPDATE /*schema*/provider_job
+SET state = 'cancel_failed', ended_at = $2, error = $3
+WHERE task_id = $1
+    AND ended_at IS NULL
+    AND cancel_requested_at IS NOT NULL
+
 -- name: label
 -- 1 ids: array of uuid, 2 label, 3 its value
 UPDATE /*schema*/task

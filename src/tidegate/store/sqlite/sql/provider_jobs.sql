@@ -96,6 +96,15 @@ WHERE task_id IN (SELECT value FROM carray(?1))
     )
 RETURNING task_id
 
+-- name: give_up
+-- Record of the jobs of a task, which were to be cancelled before it ended, that they were not.
+-- 1 task id, 2 now, 3 why
+UPDATE provider_job
+SET state = 'cancel_failed', ended_at = ?2, error = ?3
+WHERE task_id = ?1
+    AND ended_at IS NULL
+    AND cancel_requested_at IS NOT NULL
+
 -- name: label
 -- 1 ids: carray of 16-byte ids, 2 label, 3 its value
 UPDATE task
