@@ -8,7 +8,8 @@ import httpx2
 
 from tidegate import CallTimes, Exponential, Fixed, Pool, Tidegate
 
-app = Tidegate(pools=[Pool(concurrency=int(os.environ["ECONOMICS_SLOTS"]))])
+SLOTS = os.environ["ECONOMICS_SLOTS"]
+app = Tidegate(pools=[Pool(concurrency="auto" if SLOTS == "auto" else int(SLOTS))])
 DECLARED = os.environ.get("ECONOMICS_DECLARED")
 provider = app.upstream(
     "provider",

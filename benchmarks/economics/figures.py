@@ -32,9 +32,41 @@ def figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> l
         return _faulty_figures(scenario, run, ideal)
     if scenario.poisoned:
         return _poison_figures(scenario, run, ideal)
+    if scenario.grows:
+        return _growing_figures(scenario, run, ideal)
     if scenario.declared != 1.0 or scenario.window is not None:
         return _learning_figures(scenario, run, ideal)
     return _backlog_figures(scenario, run, ideal)
+
+
+def _growing_figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> list[Figure]:
+    """Return how well slots that grow by themselves use a quota, or a server that answers no 429."""
+    if scenario.places is None:
+        goodput, best = _goodput(scenario, run), _goodput(scenario, ideal)
+        share, theirs = (_answered(each, 429) / max(1, len(each.calls)) for each in (run, ideal))
+        return [
+            Figure(scenario.name, "goodput ÷ quota", goodput, best, "≥ 0.97", goodput >= 0.97),
+            Figure(scenario.name, "429s ÷ calls", share, theirs, "≤ 0.001", share <= 0.001),
+        ]
+    at_most = scenario.places / scenario.latency
+    rate, best = (_late_rate(scenario, each) / at_most for each in (run, ideal))
+    flying, theirs = (_late_in_flight(scenario, each) / scenario.places for each in (run, ideal))
+    return [
+        Figure(scenario.name, "throughput ÷ its best", rate, best, "≥ 0.95", rate >= 0.95),
+        Figure(scenario.name, "in flight ÷ what that needs", flying, theirs, "≤ 1.5", flying <= 1.5),
+    ]
+
+
+def _late_rate(scenario: Scenario, run: ScenarioResult) -> float:
+    """Return the calls a second in the second half."""
+    middle = scenario.seconds / 2
+    return sum(middle <= call.at < scenario.seconds for call in run.calls) / middle
+
+
+def _late_in_flight(scenario: Scenario, run: ScenarioResult) -> float:
+    """Return how many calls were in flight in the second half, on average over the calls."""
+    late = [call.in_flight for call in run.calls if call.at >= scenario.seconds / 2]
+    return sum(late) / max(1, len(late))
 
 
 def _learning_figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> list[Figure]:

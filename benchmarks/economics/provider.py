@@ -43,6 +43,8 @@ class ReceivedCall:
     task: int
     status: int
     """0: never answered."""
+    in_flight: int = 0
+    """The calls that it worked on then, this one included."""
 
 
 @dataclass
@@ -59,6 +61,7 @@ class QuotaProvider:
         window: The seconds of a fixed window, whose whole quota returns at its end; None for an even refill.
         shows_limits: Whether each response shows the limit by the minute in headers, as OpenAI does.
         names_wait: Whether a 429 has a `Retry-After`.
+        places: How many calls it works on at once; more of them wait. None: any number.
     """
 
     quota: float
@@ -70,6 +73,7 @@ class QuotaProvider:
     window: float | None = None
     shows_limits: bool = False
     names_wait: bool = True
+    places: int | None = None
     calls: list[ReceivedCall] = field(default_factory=list)
     collapses: list[float] = field(default_factory=list)
     url: str = ""
@@ -80,9 +84,11 @@ class QuotaProvider:
     """When it came back last; each collapse moves it."""
     _recent: deque[float] = field(default_factory=deque)
     _window: int = 0
+    _in_flight: int = 0
 
     async def __aenter__(self) -> QuotaProvider:
         self._level = self.quota
+        self._free_places = asyncio.Semaphore(self.places or 1_000_000)
         if self.outage is not None:
             self._back = self.outage.begins + self.outage.seconds
         self._listener = ProviderListener(self._serve)
@@ -112,12 +118,17 @@ class QuotaProvider:
         if self.began is None:
             self.began = time.monotonic()
         at = self.now()
-        call = ReceivedCall(at, task, 0)
+        call = ReceivedCall(at, task, 0, self._in_flight + 1)
         self.calls.append(call)
         status, headers = self._response_status(at, task)
         if status == 0:
             return NoResponse("hang")
-        await asyncio.sleep(self.latency if status in (200, 400) else self.latency / 10)
+        self._in_flight += 1
+        try:
+            async with self._free_places:
+                await asyncio.sleep(self.latency if status in (200, 400) else self.latency / 10)
+        finally:
+            self._in_flight -= 1
         if status == 200 and self.is_away(self.now()) and self.outage is not None and not self.outage.hangs:
             status = 503  # the provider went down meanwhile
         call.status = status

@@ -23,7 +23,7 @@ from tidegate.store.rows import TaskFilter
 
 WORKERS = 3
 SLOTS = 8
-"""Of each worker."""
+"""Of each worker, unless they grow."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,12 @@ class Scenario:
     name: str
     quota: float = 40.0
     """Calls a second."""
+    latency: float = 0.2
+    """Seconds until a response."""
+    places: int | None = None
+    """How many calls the provider works on at once; None: any number."""
+    grows: bool = False
+    """Whether the workers have the usual setting, `concurrency="auto"`, instead of 8 slots each."""
     load: float = 0.6
     """Arrivals as a part of the quota."""
     seconds: float = 30.0
@@ -88,6 +94,19 @@ def scenarios(scale: float) -> list[Scenario]:
             plain, name="nothing declared, headers", declared=None, load=2.0, shows_limits=True, drains=False
         ),
         replace(plain, name="fixed windows", window=10.0, load=2.0, seconds=40.0, drains=False),
+        replace(plain, name="answers 2.5 times later", latency=1.5, load=1.5, grows=True, drains=False),
+        replace(
+            plain,
+            name="full server of your own",
+            quota=1_000.0,
+            latency=1.0,
+            places=24,
+            declared=None,
+            load=0.1,
+            seconds=90.0,
+            grows=True,
+            drains=False,
+        ),
         replace(plain, name="backlog, one killed", load=1.5, kills=True, call_seconds=5.0),
         replace(plain, name="poison", load=0.9, seconds=20.0, poisoned=20),
         *(
@@ -139,6 +158,8 @@ def _provider(scenario: Scenario) -> QuotaProvider:
     faulty = frozenset(5 * (number + 1) for number in range(scenario.faulty))
     return QuotaProvider(
         scenario.quota,
+        latency=scenario.latency,
+        places=scenario.places,
         outage=scenario.outage,
         poisoned=scenario.poisoned,
         faulty=faulty,
@@ -169,7 +190,7 @@ async def _by_workers(
         "ECONOMICS_DECLARED": ""
         if scenario.declared is None
         else round(scenario.quota * scenario.declared * 60),
-        "ECONOMICS_SLOTS": SLOTS,
+        "ECONOMICS_SLOTS": "auto" if scenario.grows else SLOTS,
         "ECONOMICS_SLOW_START": scenario.slow_start,
         "ECONOMICS_CALL_SECONDS": scenario.call_seconds,
         "ECONOMICS_BACKOFF": scenario.backoff or "",
@@ -228,7 +249,9 @@ async def reference(scenario: Scenario) -> ScenarioResult:
         ideal = IdealScheduler(
             provider.url,
             quota=scenario.quota,
-            slots=WORKERS * SLOTS,
+            slots=WORKERS * SLOTS
+            if not scenario.grows
+            else scenario.places or round(2 * scenario.quota * scenario.latency),
             slow_start=scenario.slow_start,
             call_seconds=scenario.call_seconds,
         )
