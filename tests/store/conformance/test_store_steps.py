@@ -430,6 +430,9 @@ async def test_results_are_left_out_of_a_read_if_asked(build: Build) -> None:
 
     assert await found() == [(b"123", 3), (b"12345", 5), (None, 0)]
     assert await found(max_bytes=3) == [(b"123", 3), (None, 5), (None, 0)]
+    assert await found(max_total_bytes=8) == [(b"123", 3), (b"12345", 5), (None, 0)]
+    assert await found(max_total_bytes=7) == [(None, 3), (None, 5), (None, 0)]
+    assert await found(max_bytes=3, max_total_bytes=3) == [(b"123", 3), (None, 5), (None, 0)]
     assert await found(with_data=False) == [(None, 3), (None, 5), (None, 0)]
     assert await build.store.read_steps(UNKNOWN) == await build.store.read_steps("x") == []
 

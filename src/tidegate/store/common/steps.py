@@ -60,11 +60,16 @@ async def in_rounds(
 
 
 async def read_steps(
-    db: Session, task_id: str, *, with_data: bool = True, max_bytes: int | None = None
+    db: Session,
+    task_id: str,
+    *,
+    with_data: bool = True,
+    max_bytes: int | None = None,
+    max_total_bytes: int | None = None,
 ) -> list[StepRow]:
     """Return the steps of a task, in the order in which they were first begun."""
     task = db.id(task_id)
     if task is None:
         return []
-    rows = await db.rows(db.sql("steps")["rows"], task, with_data, max_bytes)
+    rows = await db.rows(db.sql("steps")["rows"], task, with_data, max_bytes, max_total_bytes)
     return [StepRow(key, name, StepState(state), *rest) for key, name, state, *rest in rows]

@@ -51,7 +51,12 @@ class Steps(Protocol):
         """Do the same as `end_steps` for a result with a `cache`, and keep the result for other tasks."""
 
     async def read_steps(
-        self, task_id: str, *, with_data: bool = True, max_bytes: int | None = None
+        self,
+        task_id: str,
+        *,
+        with_data: bool = True,
+        max_bytes: int | None = None,
+        max_total_bytes: int | None = None,
     ) -> list[StepRow]:
         """Return the steps of a task, in the order in which they were first begun.
 
@@ -59,6 +64,7 @@ class Steps(Protocol):
             task_id: The task.
             with_data: Whether results are returned too.
             max_bytes: Results larger than this are left out; None: none are.
+            max_total_bytes: If the others take more than this in total, they are left out too.
         """
 
     async def find_doubts(self, limit: int = 500) -> int:

@@ -28,6 +28,8 @@ BATCH_BYTES = 4 * 2**20
 """At most this much in one write, so that no other writer waits long."""
 INLINE_BYTES = 16_384
 """Results up to this size are read at once when a task runs again; larger ones when their step is met."""
+INLINE_TOTAL_BYTES = 64 * 2**20
+"""If these results take more in total, each is read when its step is met: a task may have 100,000 steps."""
 
 T = TypeVar("T")
 Q = TypeVar("Q", StepBegin, StepEnd)
@@ -91,7 +93,9 @@ class StepRecorder:
         """Read the recorded steps of a task, without large results."""
         return self._ask(
             f"reading the steps of task {task_id}",
-            lambda: self._store.read_steps(task_id, max_bytes=INLINE_BYTES),
+            lambda: self._store.read_steps(
+                task_id, max_bytes=INLINE_BYTES, max_total_bytes=INLINE_TOTAL_BYTES
+            ),
         )
 
     def wait_for_event(self, wait: EventWait) -> Future[WaitAnswer]:

@@ -291,10 +291,24 @@ FROM decided AS d
 LEFT JOIN held AS h ON h.place = d.place AND d.fate IN ('twice', 'already')
 
 -- name: rows
--- 1 task id, 2 whether results are returned too, 3 the most bytes of a result or NULL
+-- 1 task id, 2 whether results are returned too, 3 the most bytes of a result or NULL, 4 the most bytes that such results
+-- may have in total or NULL; with more, none is returned
 SELECT
     key, name, state, run, attempt, begun_at, ended_at, coalesce(octet_length(data), 0),
-    CASE WHEN $2 AND ($3::bigint IS NULL OR octet_length(data) <= $3) THEN data END,
+    CASE
+        WHEN $2
+            AND ($3::bigint IS NULL OR octet_length(data) <= $3)
+            AND (
+                $4::bigint IS NULL
+                OR $4 >= (
+                    SELECT coalesce(sum(octet_length(o.data)), 0)
+                    FROM /*schema*/step AS o
+                    WHERE o.task_id = $1
+                        AND ($3::bigint IS NULL OR octet_length(o.data) <= $3)
+                )
+            )
+            THEN data
+    END,
     codec, upstream, arguments, cached_from
 FROM /*schema*/step
 WHERE task_id = $1

@@ -96,10 +96,24 @@ SET
     END
 
 -- name: rows
--- 1 task id, 2 whether results are returned too, 3 the most bytes of a result or NULL
+-- 1 task id, 2 whether results are returned too, 3 the most bytes of a result or NULL, 4 the most bytes that such results
+-- may have in total or NULL; with more, none is returned
 SELECT
     key, name, state, run, attempt, begun_at, ended_at, coalesce(length(data), 0),
-    CASE WHEN ?2 AND (?3 IS NULL OR length(data) <= ?3) THEN data END,
+    CASE
+        WHEN ?2
+            AND (?3 IS NULL OR length(data) <= ?3)
+            AND (
+                ?4 IS NULL
+                OR ?4 >= (
+                    SELECT coalesce(sum(length(o.data)), 0)
+                    FROM step AS o
+                    WHERE o.task_id = ?1
+                        AND (?3 IS NULL OR length(o.data) <= ?3)
+                )
+            )
+            THEN data
+    END,
     codec, upstream, arguments, cached_from
 FROM step
 WHERE task_id = ?1
