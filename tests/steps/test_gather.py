@@ -57,6 +57,14 @@ async def with_itself(ctx: Context) -> None:
     await ctx.gather([app.handle(ctx.task_id)])
 
 
+@app.task(max_attempts=1)
+async def with_no_handles(ctx: Context, kind: str) -> None:
+    handle: Any = app.handle(ctx.task_id)
+    await ctx.gather(
+        {"id": [handle.id], "one": handle, "text": handle.id, "map": [draw.map_handle("x")]}[kind]
+    )
+
+
 @pytest.fixture
 def kit() -> Iterator[Kit]:
     runs.clear()
@@ -127,3 +135,13 @@ def test_a_task_cannot_wait_for_itself(kit: Kit) -> None:
     with_itself.enqueue_sync()
     [run] = kit.drain_sync().failures
     assert isinstance(run.error, UsageError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"), [("id", "a str"), ("one", "a Handle"), ("text", "a str"), ("map", "a MapHandle")]
+)
+def test_what_is_no_list_of_handles_is_refused_with_what_to_pass(kit: Kit, kind: str, shown: str) -> None:
+    with_no_handles.enqueue_sync(kind)
+    [run] = kit.drain_sync().failures
+    assert isinstance(run.error, UsageError)
+    assert f"got {shown} → pass a list" in str(run.error)

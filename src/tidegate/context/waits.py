@@ -223,7 +223,7 @@ class WaitMethods(StepMethods):
             raise UsageError("ctx.gather was called outside a worker", fix="await handle.result() there")
         if current_step() is not None:
             raise UsageError("ctx.gather was called inside a step", fix="gather between the steps")
-        children = Children(handles)
+        children = Children(_task_handles(handles))
         if self.task_id in children.pending:
             raise UsageError("ctx.gather was called with the task itself", fix="pass other tasks only")
         return children
@@ -327,6 +327,22 @@ class WaitMethods(StepMethods):
     def _run_clock_at(self, moment: float) -> float:
         """Return a moment of the store by the clock of the run."""
         return moment - (self._control.store_offset or 0.0)
+
+
+def _task_handles(handles: Iterable[OtherTask[Any]]) -> list[OtherTask[Any]]:
+    """Return the handles as a list.
+
+    Raises:
+        UsageError: These are no handles of tasks.
+    """
+    given = list(handles) if isinstance(handles, Iterable) else None
+    wrong = [handles] if given is None else [handle for handle in given if not hasattr(handle, "_ended")]
+    if given is None or wrong:
+        raise UsageError(
+            f"ctx.gather takes a list of handles of tasks, and got a {type(wrong[0]).__name__}",
+            fix="pass a list of what `await f.enqueue(…)` returned; app.handle(id) makes a handle of an id",
+        )
+    return given
 
 
 def _duration(duration: Seconds) -> float:
