@@ -72,7 +72,7 @@ _LINES = (
 )  # fmt: skip
 _LAST_LINES = (
     "ok", "ok", "ok", "ok", "long", "long", "progress", "progress", "transient", "permanent", "swallow",
-    "steps", "steps", "ask", "nap", "gather", "event",
+    "steps", "steps", "ask", "nap", "gather", "event", "event",
 )  # fmt: skip
 
 

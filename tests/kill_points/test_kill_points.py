@@ -83,22 +83,22 @@ class KillPointWorker:
         ledger = [call for call in self._running.calls() if paid_call_of(call).task_id == task_id]
         paid = PaidCalls(notes, ledger, cast("list[DoubtRow]", doubts))
         broken = list(paid_calls_are_kept(paid, [cast("TaskRow", task)]))
-        assert broken == [], where
-        assert (report["changed"], report["integrity"]) == ([], []), where
+        assert broken == [], f"{where}: {broken}"
+        assert (report["changed"], report["integrity"]) == ([], []), f"{where}: {report}"
         is_in_doubt = (state, report["reason"]) == (State.DEAD, Reason.IN_DOUBT)
         if is_in_doubt:
             assert promise is Promise.ASKED, where
             assert "open" in report["doubts"], where
         else:
-            assert (state, report["kept_after"]) == (State.SUCCEEDED, CALLS), where
+            assert (state, report["kept_after"]) == (State.SUCCEEDED, CALLS), f"{where}: {report}"
         if report["killed_at"] is None:
             assert paid.paid_twice == 0, where
             return None
         before = {
-            paid_call_of(call) for call in ledger if call.billed and call.received_at <= report["killed_at"]
+            paid_call_of(call) for call in ledger if call.billed and call.received_at <= report["began_at"]
         }
         in_flight = len(before) - report["kept"]
-        assert paid.paid_twice <= in_flight, where
+        assert paid.paid_twice <= in_flight, f"{where}: {paid.paid_twice} paid twice, {in_flight} in flight"
         return Killed(report["point"], paid.paid_twice, in_flight, is_in_doubt)
 
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from harness.paid_calls import Promise
 from kill_points.application import Album
 from kill_points.points import KillPoints
@@ -70,6 +72,7 @@ class PointRunner:
         album = self._album(KillPoints(None, lambda _: None), is_second=True)
         store = await core_of(album.app).opened_store()
         kept = await kept_steps(store, task_id)
+        began_at = await self._time_after_all_that_was_sent()
         await requeue_all(store)
         async with album.app.worker():
             with contextlib.suppress(TaskFailedError):
@@ -81,7 +84,7 @@ class PointRunner:
         report = {
             "state": row.state,
             "reason": row.reason,
-            "runs": row.run,
+            "began_at": began_at,
             "kept": len(kept),
             "kept_after": len(after),
             "changed": [key for key in kept if after.get(key) != kept[key]],
@@ -90,6 +93,16 @@ class PointRunner:
         }
         await album.app.aclose()
         return report
+
+    async def _time_after_all_that_was_sent(self) -> float:
+        """Return a moment after which a provider receives nothing from the killed worker.
+
+        A provider that answers has also received what the system had queued for it before.
+        """
+        async with httpx2.AsyncClient() as client:
+            for url in self._providers.values():
+                (await client.get(f"{url}/models")).raise_for_status()
+        return time.time()
 
     def _album(self, points: KillPoints, *, is_second: bool) -> Album:
         return Album(self._url, self._providers, self._directory, points, is_second=is_second)

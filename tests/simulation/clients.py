@@ -110,7 +110,7 @@ class SimulatedClient:
             (self._wait, 3),
             (self._enqueue_map, 2),
             (self._enqueue_after, 3),
-            (self._send_event, 2),
+            (self._send_event, 3),
         )
 
     # --- enqueue ---
@@ -186,7 +186,8 @@ class SimulatedClient:
         """Send an event that some task waits for, or will."""
         waiting = [task_id for task_id in self.event_log.accepted_ids() if task_id in self.event_log.events]
         if waiting:
-            await self._call_until_answered(partial(send_event_to, self.store, self.rng.choice(waiting)))
+            latest = self.rng.choice(waiting[-2:])  # it may not have begun to wait yet
+            await self._call_until_answered(partial(send_event_to, self.store, latest))
 
     # --- actions by id ---
 

@@ -7,7 +7,7 @@ lists invariants of which at least one must be broken.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,15 +15,23 @@ import apsw
 import pytest
 
 from simulation import FaultKind
+from tidegate.domain.final_result import FinalResult
 from tidegate.domain.outcome import Outcome, Succeeded
 from tidegate.domain.step import OnDoubt, StepState
+from tidegate.errors import TaskFailedError
+from tidegate.handle import Handle
+from tidegate.maps import runner
 from tidegate.operations.task_watcher import TaskWatcher
-from tidegate.store.common import ids, promote
+from tidegate.store.common import ids, parents, promote, task_waits
 from tidegate.store.common.session import Session
+from tidegate.store.map_rows import MapCounts
+from tidegate.store.parent_rows import EndedParents
 from tidegate.store.rows import ClaimRequest, EnqueueResult, NewTask
 from tidegate.store.sqlite import claim, finish, keys, outcomes, query, redrive, steps
 from tidegate.store.sqlite.finish import is_resent
+from tidegate.store.sqlite.statements import load
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.sqlite.work import SqliteSession
 from tidegate.store.step_rows import BegunStep, EndedStep, EndStatus, StepBegin, StepEnd
 from tidegate.store.worker_rows import WorkerRow
 from tidegate.worker.engine import outcome_decider
@@ -89,7 +97,7 @@ def _retire_if(
 # --- the store ---
 
 
-@mutant("crash", "G6", quick=True, first_seed=6)
+@mutant("crash", "G6", quick=True, first_seed=2)
 def doubts_are_not_entered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(steps, "_enter", lambda db, now, call, state, row: None)
 
@@ -121,6 +129,85 @@ def results_of_steps_are_not_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(steps, "_end_with_result", forget)
 
 
+@mutant("", "I18", quick=True, first_seed=4)
+def callbacks_of_maps_are_not_enqueued(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(runner, "_callback", lambda row, counts, now: None)
+
+
+@mutant("", "I18")
+def a_map_ends_with_its_first_items(patch: pytest.MonkeyPatch) -> None:
+    real = SqliteStore.count_map_items
+
+    async def none_is_unfinished(store: SqliteStore, map_id: str, **options: Any) -> MapCounts:
+        return (await real(store, map_id, **options))._replace(unfinished=0)
+
+    async def find_none(*_: object) -> None:
+        return None
+
+    patch.setattr(SqliteStore, "count_map_items", none_is_unfinished)
+    patch.setattr(SqliteStore, "find_unfinished_item", find_none)
+
+
+@mutant("", "after", quick=True, first_seed=6)
+def tasks_after_others_are_not_held(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(parents, "hold_new", _do_nothing)
+
+
+@mutant("", "after")
+def failed_parents_count_as_succeeded(patch: pytest.MonkeyPatch) -> None:
+    real = SqliteStore.find_ended_parents
+
+    async def find(store: SqliteStore, after: str | None, limit: int) -> EndedParents:
+        ended = await real(store, after, limit)
+        return ended._replace(succeeded=(*ended.succeeded, *ended.failed), failed=())
+
+    patch.setattr(SqliteStore, "find_ended_parents", find)
+
+
+@mutant("", "I13")
+def sent_events_wake_nobody(patch: pytest.MonkeyPatch) -> None:
+    _replace_statement(patch, "events", wake="SELECT ?1, ?2")
+
+
+@mutant("", "wait", quick=True)
+def an_event_arrives_without_its_data(patch: pytest.MonkeyPatch) -> None:
+    deliver = load("events")["deliver"]
+    assert "data = ?5" in deliver
+    null = "data = coalesce(CAST('null' AS BLOB), ?5)"
+    _replace_statement(patch, "events", deliver=deliver.replace("data = ?5", null))
+
+
+@mutant("", "I13", first_seed=8)
+def an_event_that_was_sent_before_its_wait_is_missed(patch: pytest.MonkeyPatch) -> None:
+    _replace_statement(patch, "events", event="SELECT ?1, ?2, ?3 WHERE ?4 < 0")
+
+
+@mutant("", "I13", first_seed=2)
+def the_end_of_the_last_child_wakes_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(task_waits, "set_children", _do_nothing)
+
+
+@mutant("", "wait", quick=True, first_seed=4)
+def children_that_can_still_run_count_as_dead(patch: pytest.MonkeyPatch) -> None:
+    async def ended(handle: Handle[Any]) -> FinalResult[Any]:
+        return FinalResult(None, TaskFailedError("not yet", task_id=handle.id))
+
+    patch.setattr(Handle, "_ended", ended)
+
+
+def _replace_statement(patch: pytest.MonkeyPatch, operation: str, **statements: str) -> None:
+    real = SqliteSession.sql
+
+    def sql(session: SqliteSession, name: str) -> Mapping[str, str]:
+        found = real(session, name)
+        if name != operation:
+            return found
+        assert statements.keys() <= found.keys()
+        return {**found, **statements}
+
+    patch.setattr(SqliteSession, "sql", sql)
+
+
 def _with_run(outcome: Outcome, run: int | None) -> Outcome:
     if run is None:
         return outcome
@@ -128,7 +215,7 @@ def _with_run(outcome: Outcome, run: int | None) -> Outcome:
     return outcome._replace(fence=fence) if isinstance(outcome, Succeeded) else replace(outcome, fence=fence)
 
 
-@mutant("lost_answers pause", "I9 I10", quick=True)
+@mutant("lost_answers pause", "I9 I10", quick=True, first_seed=2)
 def finish_ignores_the_run(patch: pytest.MonkeyPatch) -> None:
     real = finish.finish
 
@@ -173,7 +260,7 @@ def promote_loses_one_task(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(promote, "promote", drop)
 
 
-@mutant("pause", "I19", quick=True, first_seed=9)
+@mutant("pause", "I19", quick=True, first_seed=5)
 def retry_ignores_cancel(patch: pytest.MonkeyPatch) -> None:
     real = outcomes.EndedRunRow
     patch.setattr(outcomes, "EndedRunRow", lambda *row: real(*row)._replace(cancel_requested=0))
@@ -223,12 +310,12 @@ def a_claim_does_not_raise_the_run(patch: pytest.MonkeyPatch) -> None:
 # --- the worker ---
 
 
-@mutant("outage", "I12", quick=True, first_seed=9)
+@mutant("outage", "I12", quick=True, first_seed=6)
 def reaper_does_not_wait_for_passes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reaper, "run_once", _retire_if(lambda worker, now: worker.expires_at < now))
 
 
-@mutant("", "I12", quick=True, first_seed=9)
+@mutant("", "I12", quick=True)
 def reaper_ignores_lease_expiry(patch: pytest.MonkeyPatch) -> None:
     def is_silent(worker: WorkerRow, now: float) -> bool:
         return now - worker.heartbeat_at > 0.3 * (worker.expires_at - worker.heartbeat_at)
