@@ -10,6 +10,7 @@ from tidegate.context import RunControl
 from tidegate.domain.approval import ApprovalState
 from tidegate.domain.step import OnDoubt, StepState
 from tidegate.steps import StepPort
+from tidegate.steps.provider_job_functions import unrecorded_answer
 from tidegate.store.approval_rows import AskedApproval, NewApproval
 from tidegate.store.event_rows import EventWait, WaitAnswer, WaitStatus
 from tidegate.store.provider_job_rows import (
@@ -81,6 +82,8 @@ class StepStore:
         self.ends: list[StepEnd] = []
         self.reads = 0
         self.inline_bytes = 65_536
+        self.job = JobAnswer(JobStatus.KNOWN)
+        """The one provider job."""
 
     def begin(self, begin: StepBegin) -> Future[BegunStep]:
         self.begins.append(begin)
@@ -116,6 +119,13 @@ class StepStore:
                 for key, row in self.rows.items()
             ]
         )  # fmt: skip
+
+    def begin_job(self, begin: JobBegin) -> Future[JobAnswer]:
+        return answered(self.job)
+
+    def report_job(self, report: JobReport) -> Future[JobAnswer]:
+        self.job = unrecorded_answer(self.job, report, 0.0)
+        return answered(self.job)
 
     @property
     def states(self) -> list[StepState]:

@@ -106,12 +106,14 @@ class ProviderJobRuns(WaitMethods):
         return job.value()
 
     async def _poll_job(self, job: ProviderJob) -> None:
+        from tidegate.steps.current import without_recorded_calls
         from tidegate.steps.doing import called
         from tidegate.steps.provider_job import POLL_SECONDS
 
         try:
             async with asyncio.timeout(POLL_SECONDS):
-                found = await called(job.polling())
+                with without_recorded_calls():
+                    found = await called(job.polling())
         except Exception as error:
             report, is_raised = job.report_of_error(error)
             await self._report_job(job, report)
@@ -236,8 +238,11 @@ class ProviderJobRuns(WaitMethods):
         return job.value()
 
     def _poll_job_sync(self, job: ProviderJob) -> None:
+        from tidegate.steps.current import without_recorded_calls
+
         try:
-            found = _plain(job.polling(), "poll")
+            with without_recorded_calls():
+                found = _plain(job.polling(), "poll")
         except Exception as error:
             report, is_raised = job.report_of_error(error)
             self._report_job_sync(job, report)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 from tidegate.domain.usage import Usage, UsageTotals
@@ -63,3 +65,21 @@ def current_step() -> CurrentStep | None:
 def enter_step(step: CurrentStep) -> None:
     """Mark the code that follows, in the current `contextvars` context, as part of a step."""
     _current.set(step)
+
+
+_are_calls_recorded: ContextVar[bool] = ContextVar("tidegate_records_calls", default=True)
+
+
+def are_calls_recorded() -> bool:
+    """Return whether the calls of this code may be recorded: those that ask for a state may not."""
+    return _are_calls_recorded.get()
+
+
+@contextmanager
+def without_recorded_calls() -> Iterator[None]:
+    """Record no calls in the block: a later run must not get the answers of an earlier one."""
+    was = _are_calls_recorded.set(False)
+    try:
+        yield
+    finally:
+        _are_calls_recorded.reset(was)

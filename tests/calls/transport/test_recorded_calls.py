@@ -14,11 +14,11 @@ from permits_in_memory import MemoryPermitSource
 from transport_clients import ASKED, URL, Network, Pieces, begin_run, ok, recording_client, stream_of
 
 from step_support import StepStore, answered
-from tidegate import Tidegate
+from tidegate import Pending, Tidegate
 from tidegate.calls.settings import CallSettings, Recording
 from tidegate.calls.transport import recorded_call
 from tidegate.calls.transport.transport import UpstreamTransport
-from tidegate.context import TaskStopped
+from tidegate.context import TaskStopped, current_context
 from tidegate.domain.step import OnDoubt, StepState
 from tidegate.errors import OptionError, StepInDoubtError, StepRejectedError
 from tidegate.options import read_options
@@ -465,3 +465,24 @@ def test_the_option_is_checked_where_it_is_given() -> None:
     assert function.spec.record_calls is True
     with pytest.raises(OptionError, match="record_calls"):
         function.using(record_calls="no")  # type: ignore[typeddict-item]
+
+
+async def test_the_calls_of_a_poll_are_not_recorded(store: StepStore) -> None:
+    """A later poll must not get the answer of an earlier one. The calls of `submit` are recorded."""
+    answers: list[Any] = []
+    begin_run(store, 1)
+    context = current_context()
+    assert context is not None
+    async with recording_client(Network(*[ok()] * 3), MemoryPermitSource()) as http:
+
+        async def submit() -> str:
+            await ask(http, "submit")
+            return "job_1"
+
+        async def poll(job_id: str) -> Pending | str:
+            answers.append(await ask(http, "poll"))
+            return Pending() if len(answers) == 1 else "done"
+
+        assert await context.remote("job", submit, poll, every=0.01) == "done"
+    assert len(answers) == 2
+    assert [begin.name for begin in store.begins] == ["job", "call acme"]

@@ -19,6 +19,7 @@ from tidegate.domain.step import KEY_LENGTH, StepState, step_digest, step_key
 from tidegate.domain.text import redacted_text, storable
 from tidegate.domain.usage import Usage, UsageTotals
 from tidegate.steps import RunSteps, answered, refusal_of
+from tidegate.steps.current import are_calls_recorded
 from tidegate.store.step_rows import BeginStatus, EndStatus, StepBegin, StepEnd
 
 _log = logging.getLogger("tidegate.calls")
@@ -38,7 +39,7 @@ def recorded_call(request: Any, settings: CallSettings) -> RecordedCall | None:
         TaskStopped: The run has ended.
     """
     recording = settings.recording
-    if request.method in _READS or (recording.is_final and not recording.is_on):
+    if request.method in _READS or (recording.is_final and not recording.is_on) or not are_calls_recorded():
         return None
     run = current_run()
     if run is None or not (recording.is_on if recording.is_final else records_calls(run, recording.is_on)):
