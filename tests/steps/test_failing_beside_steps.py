@@ -113,10 +113,15 @@ def test_a_plain_function_waits_for_the_steps_of_its_threads(kit: Kit) -> None:
     assert calls == {1: 1}
 
 
-def test_a_stream_that_the_function_was_given_does_not_count_as_unfinished() -> None:
-    waits = RunWaits()
-    with waits.doing_step():
-        assert waits.has_unfinished_steps()
-        with waits.giving_stream():
-            assert not waits.has_unfinished_steps()
-    assert not waits.has_unfinished_steps()
+def test_a_stream_that_the_function_has_left_does_not_count_as_in_flight() -> None:
+    waits, now = RunWaits(), 100.0
+    with waits.doing_step(), waits.giving_stream(lambda: now) as stream:
+        assert waits.steps() == (1, 1)
+        with stream.reading():
+            now += 3_600.0
+            assert waits.steps() == (1, 1), "it waits for a slow provider"
+        now += 9.0
+        assert waits.steps() == (1, 1)
+        now += 2.0
+        assert waits.steps() == (0, 1)
+    assert waits.steps() == (0, 1)

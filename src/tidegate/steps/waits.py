@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+LEFT_SECONDS = 10.0
+"""A stream that the function has not read for this long counts as left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,33 @@ class Wait:
     waits."""
 
 
+class GivenStream:
+    """A stream that the function got, and that it reads, or has left without closing it.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._read_at = clock()
+        self._is_read = False
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Note that the function waits for the next piece inside the block."""
+        self._is_read = True
+        try:
+            yield
+        finally:
+            self._is_read, self._read_at = False, self._clock()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the function has not read the stream for a while."""
+        return not self._is_read and self._clock() - self._read_at > LEFT_SECONDS
+
+
 @dataclass(slots=True)
 class RunWaits:
     """Counts the steps in flight of a run, and keeps what it waits for. May be used from several threads.
@@ -33,7 +63,7 @@ class RunWaits:
 
     _steps_in_flight: int = 0
     _steps_begun: int = 0
-    _streams_given: int = 0
+    _streams: set[GivenStream] = field(default_factory=set)
     _waits: dict[object, Wait] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -73,25 +103,25 @@ class RunWaits:
                 del self._waits[key]
 
     def steps(self) -> tuple[int, int]:
-        """Return how many steps are in flight, and how many were begun in total."""
+        """Return how many steps are in flight, and how many were begun in total.
+
+        Streams that the function has left do not count: they would hold the run up for ever.
+        """
         with self._lock:
-            return self._steps_in_flight, self._steps_begun
+            left = sum(stream.is_left for stream in self._streams)
+            return self._steps_in_flight - left, self._steps_begun
 
     @contextmanager
-    def giving_stream(self) -> Iterator[None]:
-        """Note that a step in flight is a stream that the function reads inside the block, or never reads."""
+    def giving_stream(self, clock: Callable[[], float]) -> Iterator[GivenStream]:
+        """Note that a step in flight is a stream that the function reads inside the block, or leaves."""
+        stream = GivenStream(clock)
         with self._lock:
-            self._streams_given += 1
+            self._streams.add(stream)
         try:
-            yield
+            yield stream
         finally:
             with self._lock:
-                self._streams_given -= 1
-
-    def has_unfinished_steps(self) -> bool:
-        """Return whether a step is in flight that ends by itself, without a function that reads a stream."""
-        with self._lock:
-            return self._steps_in_flight > self._streams_given
+                self._streams.discard(stream)
 
     def keys(self) -> tuple[str, ...]:
         """Return the identities of the waits for events."""

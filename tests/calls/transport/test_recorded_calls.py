@@ -272,6 +272,24 @@ async def test_a_stream_that_is_closed_early_or_breaks_off_is_in_doubt(store: St
     assert store.ends[0].cause == "its stream was closed before its end"
 
 
+async def test_a_stream_that_the_function_leaves_open_does_not_hold_up_its_run(store: StepStore) -> None:
+    network = Network(stream_of(*SSE))
+    control = begin_run(store, 1)
+    now = 100.0
+    control.clock = lambda: now
+    async with recording_client(network) as http:
+        async with http.stream("POST", URL, json={**ASKED, "stream": True}) as response:
+            pieces = response.aiter_raw()
+            await anext(pieces)
+            assert control.steps is not None
+            assert control.steps.waits.steps() == (1, 1)
+            now += 60.0
+            assert control.steps.waits.steps() == (0, 1)
+            await anext(pieces)
+            assert control.steps.waits.steps() == (1, 1), "the function reads on"
+        assert control.steps.waits.steps() == (0, 1)
+
+
 async def test_a_stream_that_is_cut_off_reports_the_tokens_that_it_has_stated(store: StepStore) -> None:
     begun = (
         b'event: message_start\ndata: {"type": "message_start", "message": {"usage": {"input_tokens": 25,'

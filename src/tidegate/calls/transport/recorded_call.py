@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 from tidegate.calls.gate_permit import is_interrupted
@@ -20,6 +20,7 @@ from tidegate.domain.text import redacted_text, storable
 from tidegate.domain.usage import Usage, UsageTotals
 from tidegate.steps import RunSteps, answered, refusal_of
 from tidegate.steps.current import are_calls_recorded
+from tidegate.steps.waits import GivenStream
 from tidegate.store.step_rows import BeginStatus, EndStatus, StepBegin, StepEnd
 
 _log = logging.getLogger("tidegate.calls")
@@ -84,6 +85,8 @@ class RecordedCall:
         self._attempt = 0
         self._is_begun = False
         self._has_ended = False
+        self._stream: GivenStream | None = None
+        """The response, once the client reads it as a stream."""
         self._in_flight = ExitStack()
         self._in_flight.enter_context(steps.waits.doing_step())
 
@@ -137,8 +140,13 @@ class RecordedCall:
         raise refusal_of(begun.status, self._name, self._steps.fence.task_id)
 
     def give_stream(self) -> None:
-        """Note that from now on the client reads the response. It may never read it to its end."""
-        self._in_flight.enter_context(self._steps.waits.giving_stream())
+        """Note that from now on the client reads the response. It may leave it without closing it."""
+        clock = self._run._control.clock  # noqa: SLF001 - not for task functions
+        self._stream = self._in_flight.enter_context(self._steps.waits.giving_stream(clock))
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Note that the client waits for the next piece of its stream inside the block."""
+        return nullcontext() if self._stream is None else self._stream.reading()
 
     async def keep(
         self, response: Any, body: bytes | None, usage: Usage | None = None

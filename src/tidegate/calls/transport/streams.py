@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -83,8 +84,10 @@ class StreamedResponse:
         while True:
             self._permit.extend_lease(self._idle_seconds)
             try:
-                async with time_limit(self._library, self._idle_seconds, self._request):
-                    piece = await anext(source)
+                reading = nullcontext() if self._call is None else self._call.reading()
+                with reading:
+                    async with time_limit(self._library, self._idle_seconds, self._request):
+                        piece = await anext(source)
             except StopAsyncIteration:
                 break
             except BaseException as error:

@@ -30,4 +30,4 @@ def wait_for_steps_sync(control: RunControl) -> None:
 
 
 def _is_waiting(control: RunControl) -> bool:
-    return control.stop is None and control.steps is not None and control.steps.waits.has_unfinished_steps()
+    return control.stop is None and control.steps is not None and control.steps.waits.steps()[0] > 0
