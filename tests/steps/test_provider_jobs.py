@@ -424,6 +424,28 @@ def test_a_task_whose_deadline_is_over_cancels_its_job_first(kit: Kit, function:
     assert CANCELLING_LABEL not in kit.enqueued()[0].labels
 
 
+def test_a_run_that_fails_before_it_comes_to_the_job_is_repeated(kit: Kit) -> None:
+    options["cancel"] = provider.cancel
+    handle = fails_before_the_job.enqueue_sync()
+    kit.drain_sync()
+    broken.append(True)
+    handle.cancel_sync()
+    kit.drain_sync(raise_on_failure=False)
+    assert states(kit) == [State.CANCELLED]
+    assert provider.cancelled == ["job_1"]
+
+
+broken: list[bool] = []
+
+
+@app.task
+async def fails_before_the_job(ctx: Context) -> Any:
+    if broken:
+        broken.pop()
+        raise ConnectionError("the database is away")
+    return await ctx.remote("video", lambda: provider.submit(""), provider.poll, cancel=provider.cancel)
+
+
 def test_jobs_side_by_side_are_each_cancelled(kit: Kit) -> None:
     async def cancel(job_id: str) -> None:
         await asyncio.sleep(1)

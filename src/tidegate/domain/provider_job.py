@@ -7,7 +7,8 @@ from enum import StrEnum
 from tidegate.domain.schedule import LABEL_PREFIX
 
 CANCELLING_LABEL = f"{LABEL_PREFIX}cancelling"
-"""The label of a task whose next run only cancels its provider jobs. Its value is a `CancelCause`."""
+"""The label of a task whose next run only cancels its provider jobs. Its value is a `CancelCause`,
+followed by the number of the run from the second one on."""
 
 
 class CancelCause(StrEnum):

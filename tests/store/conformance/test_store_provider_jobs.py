@@ -234,7 +234,12 @@ async def test_a_running_task_that_is_cancelled_runs_once_more(build: Build, end
     task = await claimed(build)
     assert task.labels == {CANCELLING_LABEL: CancelCause.REQUEST}
     assert task.counters.attempts == 0
-    await build.done(Cancelled(task.fence))  # and not once more, even though the job was not cancelled
+    for number in (2, 3):  # these runs do not come to the job
+        await build.store.cancel([fence.task_id])
+        await build.done(Cancelled(task.fence))
+        task = await claimed(build)
+        assert task.labels == {CANCELLING_LABEL: f"request {number}"}
+    await build.done(Cancelled(task.fence))
     assert await the_state(build, fence.task_id) is State.CANCELLED
     [job] = await build.store.list_provider_jobs(fence.task_id)
     assert (job.state, job.error) == (JobState.CANCEL_FAILED, "its task ended before it was cancelled")
@@ -246,8 +251,10 @@ async def test_a_task_whose_deadline_is_over_runs_once_more(build: Build) -> Non
     await build.store.finish([dead(fence, Reason.DEADLINE)])
     task = await claimed(build)
     assert task.labels == {CANCELLING_LABEL: CancelCause.DEADLINE}
+    await build.store.record_provider_job(report(task.fence, JobEvent.CANCELLED))
     await build.done(dead(task.fence, Reason.DEADLINE))
     assert await the_state(build, fence.task_id) is State.DEAD
+    assert (await build.store.read_tasks([fence.task_id]))[fence.task_id].labels == {}
     await build.sound()
 
 

@@ -25,6 +25,8 @@ from tidegate.store.provider_job_rows import (
 
 ITEMS_AT_ONCE = 200
 """Most items in one read."""
+MOST_CANCEL_RUNS = 3
+"""How many runs of a task try to cancel its jobs before it ends."""
 _NOT_REACHED = "its task ended before it was cancelled"
 _LONGEST_DELAY_SECONDS = 366 * 86_400.0
 _POLLS = frozenset({JobEvent.PENDING, JobEvent.POLL_FAILED, JobEvent.DONE, JobEvent.UNFINISHED})
@@ -149,12 +151,18 @@ async def cancel_before_end(
 ) -> tuple[EndedRunRow, UnsuccessfulOutcome]:
     """Return the run and its outcome. A task that first has to cancel its jobs becomes ready instead.
 
-    It does so once: if that run has not cancelled them, the task ends all the same.
+    If `MOST_CANCEL_RUNS` runs have not come to the cancel, the task ends all the same.
     """
     sql, cause = db.sql("provider_jobs"), cancel_cause(run, outcome)
-    if cause is not None and await db.column(sql["ask"], db.array([task]), now):
-        await db.run(sql["label"], db.array([task]), CANCELLING_LABEL, cause)
-        return run._replace(cancel_requested=False), cancels_first(outcome)
+    if cause is not None:
+        runs = 1
+        if not await db.column(sql["ask"], db.array([task]), now):
+            label = await db.value(sql["pending"], task, CANCELLING_LABEL)
+            runs = MOST_CANCEL_RUNS + 1 if label is None else _run_number(label) + 1
+        if runs <= MOST_CANCEL_RUNS:
+            value = cause if runs == 1 else f"{cause} {runs}"
+            await db.run(sql["label"], db.array([task]), CANCELLING_LABEL, value)
+            return run._replace(cancel_requested=False), cancels_first(outcome)
     if may_have_to_cancel(run, outcome):
         await db.run(sql["give_up"], task, now, _NOT_REACHED)
         await db.run(sql["unlabel"], task, CANCELLING_LABEL)
@@ -177,6 +185,12 @@ async def cancel_waiting(db: Session, now: float, tasks: Collection[Any]) -> Ite
         await db.run(sql["label"], db.array(asked), CANCELLING_LABEL, CancelCause.REQUEST)
         await db.run(sql["wake"], db.array(asked), now)
     return asked
+
+
+def _run_number(label: str) -> int:
+    """Return the number of the run that a label such as `request 2` asks for."""
+    number = label.rpartition(" ")[2]
+    return int(number) if number.isdecimal() else 1
 
 
 def _is_crash(outcome: UnsuccessfulOutcome) -> bool:

@@ -228,7 +228,7 @@ class OutcomeDecider:
         if isinstance(outcome, Retrying | Dead) and outcome.charge in (Charge.CRASH, Charge.LOSS):
             return outcome
         fence = task_run.claimed.fence
-        if task_run.claimed.labels.get(CANCELLING_LABEL) == CancelCause.DEADLINE:
+        if task_run.claimed.labels.get(CANCELLING_LABEL, "").startswith(CancelCause.DEADLINE):
             return replace(retry.expired(fence, task_run.time_left.first), calls=outcome.calls)
         return Cancelled(fence, calls=outcome.calls)
 

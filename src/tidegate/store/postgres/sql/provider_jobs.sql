@@ -103,6 +103,21 @@ WHERE j.task_id = ANY ($1::uuid[])
     AND j.task_id IN (SELECT task_id FROM left_ready UNION ALL SELECT task_id FROM left_waiting)
 RETURNING j.task_id
 
+-- name: pending
+-- The label of a task that has jobs whose cancel was requested, and which have not ended.
+-- 1 task id, 2 label
+SELECT t.labels ->> $2::text
+FROM /*schema*/task AS t
+WHERE t.id = $1
+    AND EXISTS (
+        SELECT 1
+        FROM /*schema*/provider_job AS j
+        WHERE j.task_id = $1
+            AND j.ended_at IS NULL
+            AND j.can_cancel = 1
+            AND j.cancel_requested_at IS NOT NULL
+    )
+
 -- name: give_up
 -- Record of the jobs of a task, which were to be cancelled before it ended, that they were not.
 -- 1 task id, 2 now, 3 why

@@ -96,6 +96,21 @@ WHERE task_id IN (SELECT value FROM carray(?1))
     )
 RETURNING task_id
 
+-- name: pending
+-- The label of a task that has jobs whose cancel was requested, and which have not ended.
+-- 1 task id, 2 label
+SELECT json_extract(t.labels, '$."' || ?2 || '"')
+FROM task AS t
+WHERE t.id = ?1
+    AND EXISTS (
+        SELECT 1
+        FROM provider_job AS j
+        WHERE j.task_id = ?1
+            AND j.ended_at IS NULL
+            AND j.can_cancel = 1
+            AND j.cancel_requested_at IS NOT NULL
+    )
+
 -- name: give_up
 -- Record of the jobs of a task, which were to be cancelled before it ended, that they were not.
 -- 1 task id, 2 now, 3 why
