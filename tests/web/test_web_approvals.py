@@ -9,12 +9,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from web_support import UNKNOWN, bearer, direct, make
+from fastapi import FastAPI
+from web_support import UNKNOWN, bearer, direct, make, serve
 
+from chromium import Page
 from tidegate import Context, Tidegate
 from tidegate.domain.links import LinkSettings, SignedApproval, sign
 from tidegate.internals import core_of
-from tidegate.web import Role
+from tidegate.web import Role, create_app
 
 pytestmark = pytest.mark.anyio
 
@@ -310,3 +312,24 @@ async def test_a_page_of_another_site_cannot_answer(app: Tidegate) -> None:
             refused = await client.post(signed(task_id), data={"answer": "approve"}, headers=headers)
             assert (refused.status_code, refused.json()["type"].rsplit("/")[-1]) == (403, "wrong-origin")
     assert (await app.admin.approvals.get(task_id)).state == "open"
+
+
+@pytest.mark.timeout(420)  # the first one may have to install Chromium
+async def test_a_person_answers_in_a_browser_below_the_path_of_another_site(
+    app: Tidegate, page: Page
+) -> None:
+    task_id = await asking(app, data={"user": "Ada"}, to="boss@x")
+    site = FastAPI()
+    site.mount("/queue", create_app(app))
+    async with serve(site) as url:
+        await page.open(f"{url}/queue{signed(task_id)}")
+        assert await page.run("document.querySelector('h1').innerText") == "refund > $50"
+        assert await page.run("getComputedStyle(document.querySelector('textarea')).padding") == "8px"
+        await page.run("document.querySelector('textarea').focus()")
+        await page.type("fine\nby me")
+        await page.run("document.querySelector('button[value=reject]').click()")
+        await page.until("document.body.innerText.includes('boss@x (link) rejected this at 20')")
+        assert await page.run("document.querySelector('form')") is None
+    assert page.complaints == []
+    asked = await app.admin.approvals.get(task_id)
+    assert (asked.state, asked.comment) == ("rejected", "fine\nby me")
