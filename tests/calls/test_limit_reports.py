@@ -218,7 +218,7 @@ async def test_an_observed_limit_below_the_stored_one_is_logged_once_per_change(
         await calls(500, 499)
         await shown(500)
     warnings = [record.getMessage() for record in caplog.records]
-    assert [text.split(", but")[0] for text in warnings] == [
+    assert [text.split(", and the")[0] for text in warnings] == [
         "upstream openai: its responses show that requests_per_minute is 600",
         "upstream openai: its responses show that requests_per_minute is 500",
     ]

@@ -147,7 +147,7 @@ def test_the_rate_rises_fast_at_first_slowly_near_the_remembered_one_and_then_be
     at = [
         rate_learning.per_second(learned_rate, NOW + seconds) for seconds in (0, 25, 50, 100, 150, 200, 300)
     ]
-    assert at == pytest.approx([5.0, 7.89, 9.375, 10.0, 10.625, 15.0, 60.0], rel=0.01)
+    assert at == pytest.approx([5.0, 7.89, 9.375, 10.0, 10.625, 15.0, 30.0], rel=0.01)
 
 
 def test_the_rate_does_not_grow_while_the_gate_is_parked():

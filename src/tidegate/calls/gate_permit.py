@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from tidegate.calls.keys import Key
 from tidegate.calls.permits import MAX_PERMIT_SECONDS, PermitRequest
 from tidegate.calls.results import run_in_background
+from tidegate.calls.silence import SilenceWatch
 from tidegate.context import current_context
 from tidegate.domain.calls import CallResult
 from tidegate.domain.failure import Reason
@@ -51,6 +52,10 @@ class PermitOwner(Protocol):
     @property
     def reporter(self) -> EndReports:
         """Reports the end of the call."""
+
+    @property
+    def silence(self) -> SilenceWatch:
+        """Notices that the upstream answers none of the calls."""
 
     def now(self) -> float:
         """Return the current time in monotonic seconds."""
@@ -113,9 +118,11 @@ class GatePermit:
             if self._permits.events.wants(CallStarted):
                 self._permits.events.emit(CallStarted(**self._facts()))
         self._sent_at = self._permits.now()
+        self._permits.silence.begin(self._number)
 
     def observe_limits(self, seen: Sequence[HeaderLimit]) -> None:
-        """Pass on the limits that the response's headers show."""
+        """Pass on the limits that the response's headers show. The response has begun."""
+        self._permits.silence.end(self._number, is_answer=True)
         if seen:
             self._permits.observe_limits(seen, request=self._request, key=self.key, sent_at=self._sent_at)
 
@@ -162,6 +169,8 @@ class GatePermit:
         if self._ended:
             return
         self._ended = True
+        is_answer = end.failure is None or end.failure.status is not None
+        self._permits.silence.end(self._number, is_answer=is_answer)
         self._note_end(end)
         self._emit_end(end)
         try:
@@ -174,6 +183,7 @@ class GatePermit:
         if self._ended:
             return
         self._ended = True
+        self._permits.silence.end(self._number, is_answer=False)
         if self._calls is not None and self._sent_at is not None:
             self._calls.record_unsent(self._permits.upstream)
         if self._step is not None and self._sent_at is not None:

@@ -180,8 +180,8 @@ class LimitReporter:
                 continue
             self._warned[row.name, window.name] = limit, window.amount
             _log.warning(
-                "upstream %s: its responses show that %s is %g, but the stored limit of %d applies. "
-                "To lower it: tidegate upstreams set '%s' %s=%d",
+                "upstream %s: its responses show that %s is %g, and the stored limit is %d: calls keep to "
+                "the lower one. To lower it: tidegate upstreams set '%s' %s=%d",
                 row.name,
                 window.name,
                 limit,

@@ -19,6 +19,7 @@ from tidegate.calls.limit_reports import LimitReporter
 from tidegate.calls.permits import PermitRequest
 from tidegate.calls.reports import CallReporter
 from tidegate.calls.results import run_to_end
+from tidegate.calls.silence import SilenceWatch
 from tidegate.calls.wait_queue import CallWaitQueue
 from tidegate.domain.failure import Reason
 from tidegate.domain.text import format_duration
@@ -77,6 +78,8 @@ class GatePermitSource:
             self._upstream, opened_store, clock=self._clock, rng=self._rng, events=self.events
         )
         """Reports to the gates how calls ended."""
+        self.silence = SilenceWatch(self.reporter.report_silence, clock=self._clock)
+        """Notices that the upstream answers none of the calls."""
         self._limit_reporter = LimitReporter(self._declare, clock=self._clock, rng=self._rng)
         self._queue = CallWaitQueue(clock)
 

@@ -16,8 +16,10 @@ from tidegate.calls.alerts import ParkAlerts
 from tidegate.calls.gate_permit import GatePermit
 from tidegate.domain.calls import CallResult
 from tidegate.domain.failure import ACCOUNT_REASONS, CAPACITY_REASONS, CallFailure, Reason
+from tidegate.domain.text import format_duration
 from tidegate.events import EventBus, GateOpened, GateParked
 from tidegate.limits.gate import MAX_PARK_SECONDS
+from tidegate.limits.silence import NOT_ANSWERING, is_silent
 from tidegate.limits.values import CallSlot, Gate, GateState, ParkedBy, key_gate_name
 from tidegate.policy.retry import call_failure_of
 from tidegate.store.protocol import Store
@@ -172,12 +174,22 @@ class CallReporter:
         store = await self._opened_store()
         self._apply_park(await store.report_failure(self._upstream, call_failure), call_failure)
 
+    async def report_silence(self, seconds: float) -> None:
+        """Report that none of this process's calls was answered for so long, although some are in flight."""
+        message = f"no call was answered for {format_duration(seconds)}"
+        call_failure = CallFailure(Reason.TIMEOUT, message=message, silent_seconds=seconds)
+        store = await self._opened_store()
+        gate = await store.report_failure(self._upstream, call_failure)
+        if is_silent(gate):
+            self._apply_park(gate, call_failure)
+
     def _apply_park(self, gate: Gate, call_failure: CallFailure) -> None:
         if gate.state is GateState.PARKED:
-            is_known = self.parked_seconds > 0 and self.reason == call_failure.reason
+            reason = _reason(call_failure)
+            is_known = self.parked_seconds > 0 and self.reason == reason
             wait = DEFAULT_PARK_SECONDS if call_failure.wait_seconds is None else call_failure.wait_seconds
             self._parked_until = self._clock() + min(wait, MAX_PARK_SECONDS)
-            self.reason = str(call_failure.reason)
+            self.reason = reason
             if not is_known:
                 self._parked_at = self._clock()
                 self._emit_parked(gate, call_failure)
@@ -193,7 +205,7 @@ class CallReporter:
                 GateParked(
                     upstream=self._upstream,
                     key=key,
-                    reason=str(call_failure.reason),
+                    reason=_reason(call_failure),
                     seconds=None if call_failure.needs_person else call_failure.wait_seconds,
                     needs_person=call_failure.needs_person,
                 )
@@ -210,3 +222,8 @@ class CallReporter:
                 call_failure.message[:200],
                 gate,
             )
+
+
+def _reason(call_failure: CallFailure) -> str:
+    """Return the reason that the gate shows for a failure."""
+    return str(call_failure.reason) if call_failure.silent_seconds is None else NOT_ANSWERING

@@ -16,7 +16,7 @@ from tidegate.domain.failure import ACCOUNT_REASONS, CAPACITY_REASONS, FAULT_REA
 from tidegate.domain.spec import Window
 from tidegate.domain.text import escaped
 from tidegate.limits import gate as gates
-from tidegate.limits import in_flight_learning, rate_learning, retry_budget, token_bucket
+from tidegate.limits import in_flight_learning, rate_learning, retry_budget, silence, token_bucket
 from tidegate.limits.learned_limits import MINUTE, merge_observed, shown_per_second, with_learned_rates
 from tidegate.limits.rate_learning import Attempts
 from tidegate.limits.settings import PACING_SECONDS, LimitDeclaration, Limits
@@ -121,14 +121,18 @@ def apply_failure(
     """
     if call_failure.began_seconds_ago is not None:
         began_at = now - call_failure.began_seconds_ago
-    seen = _beyond_one_key(call_failure, keys, now)
     before = gates.gate_at(row.gate, row.limits, now)
+    if call_failure.silent_seconds is not None:
+        return replace(row, gate=silence.park_silent(before, call_failure, row.limits, now))
+    if silence.is_answer(call_failure):
+        before = replace(silence.after_answer(before, row.limits, now), answered_at=now)
+    seen = _beyond_one_key(call_failure, keys, now)
     if seen is None or (seen.reason in FAULT_REASONS and gates.started_before_reopening(before, began_at)):
         return row
     gate = gates.apply_failure(
         before, _storable(seen), row.limits, now, attempts=_attempts(row, before, now), began_at=began_at
     )
-    after = replace(row, gate=gate)
+    after = replace(row, gate=silence.keep_cause(before, gate))
     return (
         after if gate.learned_rate.slowed_at == before.learned_rate.slowed_at else _with_new_rate(after, now)
     )
@@ -191,7 +195,7 @@ def by_upstream(successful: Iterable[SuccessfulRun]) -> Iterator[tuple[str, Succ
 
 def apply_success(row: GateRow, now: float, runs: SuccessfulRuns) -> GateRow:
     """Return the row after runs that succeeded."""
-    before = gates.gate_at(row.gate, row.limits, now)
+    before = silence.after_answer(gates.gate_at(row.gate, row.limits, now), row.limits, now)
     after = gates.apply_success(
         before,
         row.limits,
@@ -218,11 +222,17 @@ def _learn_in_flight(row: GateRow, gate: Gate, runs: SuccessfulRuns, now: float)
 
 
 def apply_call_success(row: GateRow, now: float) -> GateRow:
-    """Return the row after a call that succeeded; the same row if the gate records no failure."""
+    """Return the row after a call that succeeded.
+
+    The same row if the gate records no failure, and a success that is recent enough.
+    """
     gate = row.gate
-    if not (gate.failures or gate.failed_task_ids or gate.overloaded_tasks or gate.rate_limited_tasks):
+    is_old = gate.last_success_at is None or now - gate.last_success_at >= silence.SHARE_SECONDS
+    has_failures = gate.failures or gate.failed_task_ids or gate.overloaded_tasks or gate.rate_limited_tasks
+    if not is_old and not has_failures:
         return row
-    return replace(row, gate=gates.apply_call_success(gates.gate_at(row.gate, row.limits, now), now))
+    gate = silence.after_answer(gates.gate_at(gate, row.limits, now), row.limits, now)
+    return replace(row, gate=gates.apply_call_success(gate, now))
 
 
 def apply_observed_limits(row: GateRow, observed: Sequence[ObservedLimit], now: float) -> GateRow:

@@ -26,7 +26,7 @@ CUT = 0.05
 """The share below the estimated quota at which the rate starts again after a later 429."""
 DOUBLING_SECONDS = 2.0
 """The time in which a rate doubles that no 429 has limited yet."""
-DOUBLINGS_BEYOND = 2
+DOUBLINGS_BEYOND = 1
 """How often a rate doubles in each further time of approach, after it passed the target by as much as it was
 below."""
 CALLS_TO_APPROACH = 250

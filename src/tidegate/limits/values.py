@@ -128,6 +128,8 @@ class Gate:
     """The latest rate limits that tasks met while the gate flowed; a task counts again after a success."""
     last_success_at: float | None = None
     """When a call or run last succeeded."""
+    answered_at: float | None = None
+    """When a call last failed by an answer of the upstream, such as a 500."""
     rate_limited_since_at: float | None = None
     """When the server began to name waits with no success in between; None if the last call succeeded."""
     slow_start_at: float | None = None
