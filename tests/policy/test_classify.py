@@ -23,6 +23,7 @@ from classify_support import (
 
 from stand_ins import cases, complaint, exception_of, wait_complaint
 from tidegate.domain.failure import Reason
+from tidegate.errors import StoreBusyError, StoreUnavailableError
 from tidegate.providers.waits import LONGEST_WAIT_SECONDS
 
 # What generic code reaches; the rest needs to know the provider. Raise them, never lower them.
@@ -284,3 +285,10 @@ def test_an_exit_from_the_function_is_unknown_and_named():
     for exc in (KeyboardInterrupt(), GeneratorExit(), chained(SystemExit(1), cause=TimeoutError())):
         assert meaning_of(exc) == (UNKNOWN, Reason.UNKNOWN)
         assert type(exc).__name__ in failure_of(exc).evidence
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("the server is away"), StoreBusyError("locked")])
+def test_a_store_that_did_not_answer_is_no_fault_of_the_task(error):
+    for raised in (error, chained(RuntimeError("no permit"), error)):
+        assert meaning_of(raised) == (TRANSIENT, Reason.UNKNOWN)
+        assert "the store did not answer" in failure_of(raised).evidence

@@ -20,6 +20,7 @@ from tidegate.errors import (
     StepError,
     StepInDoubtError,
     StepRejectedError,
+    StoreError,
     UnknownScheduleError,
     UnknownUpstreamError,
     UpstreamError,
@@ -129,8 +130,8 @@ def _understood(
         return Classified(
             _with_stated_verdict(stated, understand(exc, now=options.now, provider=options.provider))
         )
-    if (refused := _refusal(exc) or _misuse(exc) or _step_failure(exc)) is not None:
-        return Classified(refused)
+    if (own := _refusal(exc) or _misuse(exc) or _step_failure(exc) or _store_failure(exc)) is not None:
+        return Classified(own)
     if (classified := _call_classifiers(exc, options.classifiers)) is not None:
         return Classified(classified)
     observed = understand(exc, now=options.now, provider=options.provider)
@@ -224,6 +225,23 @@ def _step_failure(exc: BaseException) -> Failure | None:
         reason = Reason.TIMEOUT
     return Failure(
         Verdict.PERMANENT, reason, message=message_of(error), evidence=f"class {class_name_of(error)}"
+    )
+
+
+def _store_failure(exc: BaseException) -> Failure | None:
+    """Return what an error of the store means: the same run may succeed when the store answers again.
+
+    The reason is unknown, as the error says nothing of the task's upstream.
+    """
+    causes, _ = chain(exc)
+    error = next((link for link in causes if isinstance(link, StoreError)), None)
+    if error is None:
+        return None
+    return Failure(
+        Verdict.TRANSIENT,
+        Reason.UNKNOWN,
+        message=message_of(error),
+        evidence=f"class {class_name_of(error)}: the store did not answer",
     )
 
 
