@@ -65,8 +65,8 @@ def in_threads(ctx: Context) -> list[int]:
         return draw_plainly(1)
 
     future = threads.submit(ctx.step_sync, "image", other, key="other")
-    has_begun.wait(20)
     if ctx.run == 1:
+        has_begun.wait(20)
         raise ValueError("not now")
     return [future.result()]
 
