@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -132,6 +133,12 @@ async def test_a_step_that_exits_fails_alone(ctx: Context, port: RecordingPort) 
         "the function of a step raised SystemExit('bye')",
     ]
     assert [end.status for end in port.ends] == ["failed", "failed"]
+
+
+def test_a_plain_function_that_exits_is_not_in_doubt(ctx: Context, port: RecordingPort) -> None:
+    with pytest.raises(SystemExit):
+        ctx.step_sync("leave", sys.exit, 3)
+    assert [end.status for end in port.ends] == ["failed"]
 
 
 async def test_functions_that_never_return_take_no_thread_from_other_steps(

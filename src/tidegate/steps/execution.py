@@ -267,7 +267,7 @@ class StepExecution:
             return self.current.has_doubt or self.current.in_flight > 0
         if getattr(error, "leaves_no_doubt", False):
             return False
-        if not isinstance(error, Exception):  # it was stopped: cancelled, or out of time
+        if not isinstance(error, Exception | SystemExit):  # it was stopped: cancelled, or out of time
             return True
         return _has_no_answer(classify(error, now=time.time()).failure)
 
