@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 from tidegate.application.core import Core
 from tidegate.application.task_schedule import ScheduleDecorator, ScheduleSettings, read_schedule
 from tidegate.calls.keys import Key, KeyRing
-from tidegate.calls.settings import RECORD_MAX_BYTES, CallTimes, recording_option
+from tidegate.calls.settings import RECORD_MAX_BYTES, CallTimes, admission_option, recording_option
 from tidegate.calls.upstream import Upstream
 from tidegate.codec.declaration import require_plain_function
 from tidegate.config import load_config
@@ -182,6 +182,7 @@ class Tidegate(Hooks, TaskAccess):
         record: bool = False,
         record_max_bytes: Size = RECORD_MAX_BYTES,
         in_doubt: Literal["repeat", "ask"] = "repeat",
+        admission: Literal["max_tokens", "actual"] | None = None,
         **limits: Unpack[UpstreamLimits],
     ) -> Upstream:
         """Declare an outside service that tasks call; pass the returned value to `@app.task(upstream=…)`.
@@ -198,6 +199,8 @@ class Tidegate(Hooks, TaskAccess):
             in_doubt: For recorded calls: what a later run does with a call that may have been processed.
                 `repeat` makes it again, with the same idempotency key. `ask` makes the task a dead letter
                 until a person has decided.
+            admission: How the provider counts tokens against its limits when a call begins: with its
+                `max_tokens`, or with what calls really use. None: as the provider is known to count.
             limits: The limits of `UpstreamLimits`. A limit that is left out does not apply.
 
         Raises:
@@ -209,6 +212,7 @@ class Tidegate(Hooks, TaskAccess):
             provider=provider,
             times=times,
             recording=recording_option(record, record_max_bytes, in_doubt),
+            admission=admission_option(admission),
             keys=KeyRing(name, keys, self._core.config.environment or "") if keys else None,
             opened_store=self._core.opened_store,
             events=self._core.events,

@@ -17,7 +17,7 @@ from tidegate.domain.spec import Window
 from tidegate.domain.states import State
 from tidegate.domain.usage import Dimension, HeaderLimit
 from tidegate.limits import gate as gates
-from tidegate.limits.admission import GateCheck, find_block, take_call_slot
+from tidegate.limits.admission import Admission, GateCheck, find_block, take_call_slot
 from tidegate.limits.formatting import format_block
 from tidegate.limits.learned_limits import (
     MAX_RESET_SECONDS,
@@ -162,7 +162,7 @@ def test_an_exhausted_limit_closes_the_gate_without_a_probe_and_opens_by_itself(
     assert gate_check.wait() == 12.0
     opened = GateCheck(row, 0, NOW + 12.0)
     assert opened.is_open
-    assert opened.admit() == (0.0, False)
+    assert opened.admit() == Admission(0.0, is_probe=False)
     assert (row.gate.failures, row.gate.parked_by, row.gate.slow_start_at) == (0, None, None)
 
 

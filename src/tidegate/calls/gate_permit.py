@@ -11,11 +11,12 @@ from tidegate.calls.keys import Key
 from tidegate.calls.permits import MAX_PERMIT_SECONDS, PermitRequest
 from tidegate.calls.results import run_in_background
 from tidegate.calls.silence import SilenceWatch
+from tidegate.calls.token_settlements import ChargedTokens, TokenSettlements
 from tidegate.context import current_context
 from tidegate.domain.calls import CallResult
 from tidegate.domain.failure import Reason
 from tidegate.domain.outcome import Fence
-from tidegate.domain.usage import HeaderLimit
+from tidegate.domain.usage import CallTokens, ExpectedTokens, HeaderLimit, Tokens
 from tidegate.events import CallFinished, CallStarted, EventBus
 from tidegate.limits.values import PermitRecord
 from tidegate.policy.charge import may_be_processed
@@ -65,6 +66,10 @@ class PermitOwner(Protocol):
     ) -> None:
         """Record the limits that a response showed."""
 
+    @property
+    def settlements(self) -> TokenSettlements:
+        """Settles the tokens that were charged for the call."""
+
     async def extend(self, permit_ids: Sequence[str], seconds: float) -> None:
         """Extend the leases of these permit records."""
 
@@ -93,6 +98,8 @@ class GatePermit:
         """The permits that the store recorded for the call, or may have recorded if its reply was lost."""
         self.good_until = float("inf")
         """Until when all of these permits hold, by the clock."""
+        self.charged_tokens: list[ChargedTokens] = []
+        """The tokens that gates charged for this call alone."""
         self.probed_gates: list[str] = []
         """The gates that this call probes. No other permit reports the result of these probes."""
         self._began_at = permits.now()
@@ -140,6 +147,11 @@ class GatePermit:
         return "" if self._request.fence is None else self._request.fence.task_id
 
     @property
+    def expected_tokens(self) -> ExpectedTokens:
+        """What is known of the call's tokens."""
+        return self._request.expected_tokens
+
+    @property
     def on_last_attempt(self) -> bool:
         """Whether the task that makes the call has one attempt left."""
         return self._request.on_last_attempt
@@ -173,6 +185,7 @@ class GatePermit:
         self._permits.silence.end(self._number, is_answer=is_answer)
         self._note_end(end)
         self._emit_end(end)
+        self._permits.settlements.add(self._request.function, self.charged_tokens, self._tokens_of(end))
         try:
             await self._permits.reporter.report(end, self)
         finally:
@@ -189,6 +202,7 @@ class GatePermit:
         if self._step is not None and self._sent_at is not None:
             self._step.call_not_sent()
         self._emit_end(CallResult())
+        self._permits.settlements.add(self._request.function, self.charged_tokens, CallTokens(Tokens()))
         try:
             await self._permits.reporter.report_unused(self)
         finally:
@@ -241,7 +255,14 @@ class GatePermit:
             may_be_processed=may_be_processed(end),
             is_interrupted=is_interrupted(end),
             usage=end.usage,
+            first=self._tokens_of(end) if self._request.is_charged_at_claim else None,
         )
+
+    def _tokens_of(self, end: CallResult) -> CallTokens:
+        """Return the tokens of the call: none if it was refused, unknown if its response does not say."""
+        if end.usage is not None:
+            return self._request.counting.tokens_of(end.usage, self._request.output_tokens)
+        return CallTokens(None if may_be_processed(end) or is_interrupted(end) else Tokens())
 
 
 def is_interrupted(end: CallResult) -> bool:

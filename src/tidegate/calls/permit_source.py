@@ -20,6 +20,7 @@ from tidegate.calls.permits import PermitRequest
 from tidegate.calls.reports import CallReporter
 from tidegate.calls.results import run_to_end
 from tidegate.calls.silence import SilenceWatch
+from tidegate.calls.token_settlements import ChargedTokens, TokenSettlements
 from tidegate.calls.wait_queue import CallWaitQueue
 from tidegate.domain.failure import Reason
 from tidegate.domain.text import format_duration
@@ -81,6 +82,8 @@ class GatePermitSource:
         self.silence = SilenceWatch(self.reporter.report_silence, clock=self._clock)
         """Notices that the upstream answers none of the calls."""
         self._limit_reporter = LimitReporter(self._declare, clock=self._clock, rng=self._rng)
+        self.settlements = TokenSettlements(opened_store, clock)
+        """Settles the tokens of calls that no claim charged."""
         self._queue = CallWaitQueue(clock)
 
     @property
@@ -221,7 +224,11 @@ class GatePermitSource:
             max_wait_seconds=max_wait_seconds,
             permit_record=permit_record,
             on_last_attempt=permit.on_last_attempt,
+            expected=permit.expected_tokens,
+            settled=self.settlements.take(gate),
         )
+        if slot.charged is not None:
+            permit.charged_tokens.append(ChargedTokens(gate, slot.charged, asked_at))
         if slot.is_probe:
             permit.mark_probe(gate)
         if permit_record is not None and slot.has_permit:

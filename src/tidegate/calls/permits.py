@@ -14,7 +14,8 @@ from typing import Protocol
 from tidegate.domain.calls import CallResult
 from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
-from tidegate.domain.usage import HeaderLimit
+from tidegate.domain.usage import ExpectedTokens, HeaderLimit
+from tidegate.providers.counting import ACTUAL, Counting
 
 
 class Permit(Protocol):
@@ -90,5 +91,13 @@ class PermitRequest:
     on_last_attempt: bool = False
     """Whether the task has one attempt left. A failed call would spend that attempt, a refused call would
     not."""
+    counting: Counting = ACTUAL
+    """How the provider counts tokens."""
     seconds: float = MAX_PERMIT_SECONDS
     """The time limit of the call once it has its slot; for a stream, until the stream begins."""
+
+    @property
+    def expected_tokens(self) -> ExpectedTokens:
+        """What is known of the call's tokens."""
+        reserved = self.output_tokens if self.counting.reserves_max_tokens else 0
+        return ExpectedTokens(self.function, self.input_tokens, reserved, self.output_tokens)

@@ -14,8 +14,13 @@ _runs_that_called: WeakSet[Context] = WeakSet()
 """The runs that have already called their upstream."""
 
 
-def permit_request_for(sizes: Sizes, settings: CallSettings) -> PermitRequest:
+def permit_request_for(sizes: Sizes, settings: CallSettings, *, host: str = "") -> PermitRequest:
     """Return the permit request of a call that the current run makes.
+
+    Args:
+        sizes: What the request names.
+        settings: The settings of the upstream's calls.
+        host: The host of the request; empty if unknown.
 
     Raises:
         TaskStopped: The run has ended.
@@ -29,6 +34,7 @@ def permit_request_for(sizes: Sizes, settings: CallSettings) -> PermitRequest:
             sizes.output_tokens,
             provider=settings.provider_name,
             operation=sizes.operation,
+            counting=settings.counting(host),
             seconds=seconds,
         )
     return PermitRequest(
@@ -46,6 +52,7 @@ def permit_request_for(sizes: Sizes, settings: CallSettings) -> PermitRequest:
         is_own_upstream=run.upstream == settings.upstream,
         is_probe=run.is_probe and run.upstream == settings.upstream,
         on_last_attempt=_would_spend_last_attempt(run),
+        counting=settings.counting(host),
         seconds=seconds,
     )
 

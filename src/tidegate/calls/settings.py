@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from tidegate.domain.readers import (
     Seconds,
@@ -15,6 +16,8 @@ from tidegate.domain.readers import (
     wrong,
 )
 from tidegate.domain.step import OnDoubt
+from tidegate.providers.counting import Counting
+from tidegate.providers.packs import pack_for
 
 RECORD_MAX_BYTES = 2**20
 """Unless an upstream sets another size, larger responses are not kept."""
@@ -64,6 +67,24 @@ class CallTimes:
         )
 
 
+class AdmissionCounting(StrEnum):
+    """How a provider counts tokens when a call begins."""
+
+    MAX_TOKENS = "max_tokens"
+    """The prompt and the request's `max_tokens`."""
+    ACTUAL = "actual"
+    """What calls like it really use."""
+
+
+def admission_option(value: str | None) -> AdmissionCounting | None:
+    """Return how a provider counts; None: as its pack says.
+
+    Raises:
+        OptionError: The value is neither `max_tokens` nor `actual`.
+    """
+    return None if value is None else AdmissionCounting(choice_option("admission", value, AdmissionCounting))
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """How the responses of an upstream's calls are kept, so that a re-run of a task does not repeat them."""
@@ -108,8 +129,21 @@ class CallSettings:
     header."""
     recording: Recording = NOT_RECORDED
     """Whether and how calls are recorded."""
+    admission: AdmissionCounting | None = None
+    """How the provider counts tokens when a call begins; None: as its pack says."""
 
     @property
     def provider_name(self) -> str:
         """The name of the provider pack to use."""
         return self.provider or self.upstream
+
+    def counting(self, host: str = "") -> Counting:
+        """Return how the provider counts tokens.
+
+        Args:
+            host: The host of the request; empty if unknown.
+        """
+        known = pack_for(host=host, provider=self.provider_name).counting
+        if self.admission is None:
+            return known
+        return replace(known, reserves_max_tokens=self.admission is AdmissionCounting.MAX_TOKENS)

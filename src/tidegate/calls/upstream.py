@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tidegate.calls.settings import NOT_RECORDED, CallSettings, CallTimes, Recording
+from tidegate.calls.settings import NOT_RECORDED, AdmissionCounting, CallSettings, CallTimes, Recording
 from tidegate.domain.readers import shown
 from tidegate.errors import OptionError
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
@@ -43,6 +43,7 @@ class Upstream:
         provider: str = "",
         times: CallTimes | None = None,
         recording: Recording = NOT_RECORDED,
+        admission: AdmissionCounting | None = None,
         keys: KeyRing | None = None,
         opened_store: Callable[[], Awaitable[Store]],
         events: EventBus | None = None,
@@ -56,7 +57,9 @@ class Upstream:
             )
         self.name = name
         self.limits = limits
-        self.calls = CallSettings(name, provider or name, times or CallTimes(), recording=recording)
+        self.calls = CallSettings(
+            name, provider or name, times or CallTimes(), recording=recording, admission=admission
+        )
         """The settings of the upstream's calls."""
         self.has_transport = False
         """Whether a transport was made. Only then do the time limits of calls apply to tasks."""

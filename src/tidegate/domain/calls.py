@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tidegate.domain.failure import Failure, Reason
-from tidegate.domain.usage import Usage, UsageTotals
+from tidegate.domain.usage import CallTokens, Tokens, TokenUse, Usage, UsageTotals
 
 FAILURES_KEPT = 8
 """A run remembers this many of its failed calls: the latest ones."""
@@ -56,11 +56,25 @@ class CallSummary:
     """The calls that ended, by upstream and outcome."""
     replayed: int = 0
     """How many calls were not sent, because an earlier run had recorded their responses."""
+    first_call: CallTokens | None = None
+    """The tokens of the first call of the run's own upstream; None if the run used no transport."""
+    tokens: TokenUse | None = None
+    """What the claim charged for the first call, and what that call used; None if no limit counts tokens."""
 
     @property
     def are_unknown(self) -> bool:
         """Whether the run used no transport. Whether it called its upstream in another way is not known."""
         return self.count == 0 and self.replayed == 0
+
+    def with_charge(self, function: str, charged: Tokens, *, seconds_ago: float) -> CallSummary:
+        """Return the summary with the tokens that the claim charged for the first call.
+
+        Args:
+            function: The function of the run.
+            charged: What was charged.
+            seconds_ago: How long ago it was charged.
+        """
+        return replace(self, tokens=TokenUse(function, charged, self.first_call, seconds_ago))
 
     def upstream_of(self, failure: Failure) -> str:
         """Return the upstream of the call that met this failure; empty if no transport's call did."""
@@ -87,6 +101,7 @@ class CallLog:
     _failures: tuple[FailedCall, ...] = ()
     _used: UsageTotals | None = None
     _replayed = 0
+    _first: CallTokens | None = None
 
     def record_replayed(self) -> None:
         """Record a call that was not sent, because an earlier run had recorded its response."""
@@ -117,6 +132,7 @@ class CallLog:
         may_be_processed: bool,
         is_interrupted: bool,
         usage: Usage | None = None,
+        first: CallTokens | None = None,
     ) -> None:
         """Record how a call ended.
 
@@ -127,7 +143,10 @@ class CallLog:
             is_interrupted: Whether the call was cancelled, so its result is unknown. The end of the run is
                 taken as the cause, unless another call ends later: then the task function cancelled it.
             usage: What the call consumed; None if its response does not say.
+            first: The call's tokens, if it was the one that the claim of the run charged; else None.
         """
+        if first is not None:
+            self._first = first
         if usage is not None:
             self._used = (self._used or UsageTotals()).with_call(usage)
         self._in_flight[upstream] -= 1
@@ -150,7 +169,9 @@ class CallLog:
             own: The run's own upstream; empty if there is none.
         """
         if not self._count:
-            return CallSummary(replayed=self._replayed) if self._replayed else NO_CALLS
+            if not self._replayed:
+                return NO_CALLS
+            return CallSummary(replayed=self._replayed, first_call=CallTokens(Tokens()))
         in_flight = next((upstream for upstream, calls in self._in_flight.items() if calls > 0), "")
         return CallSummary(
             self._count,
@@ -161,7 +182,14 @@ class CallLog:
             self._used,
             tuple(EndedCalls(*ended, calls) for ended, calls in sorted(self._ended.items())),
             self._replayed,
+            self._first_call(own),
         )
+
+    def _first_call(self, own: str) -> CallTokens:
+        """Return the tokens of the first call of the run's own upstream: none if it made no such call."""
+        if self._first is not None:
+            return self._first
+        return CallTokens(None if own in self._in_flight else Tokens())
 
 
 @dataclass(frozen=True, slots=True)

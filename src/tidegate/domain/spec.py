@@ -18,6 +18,7 @@ from tidegate.domain.readers import (
     whole_option,
     wrong,
 )
+from tidegate.domain.usage import Dimension
 
 
 class Priority(IntEnum):
@@ -283,7 +284,7 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A rate limit: `amount` requests in `seconds` seconds."""
+    """A rate limit: `amount` requests or tokens in `seconds` seconds."""
 
     name: str
     """The name that users write: `requests_per_minute`."""
@@ -292,3 +293,10 @@ class Window:
     seconds: float
     is_fixed: bool = False
     """False: refilled evenly. True: counted in fixed windows, as some providers count a day."""
+    dimension: Dimension = Dimension.REQUESTS
+    """What is counted."""
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether the limit is one of tokens."""
+        return self.dimension is not Dimension.REQUESTS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,64 @@ class Dimension(StrEnum):
     TOKENS = "tokens"
     INPUT_TOKENS = "input_tokens"
     OUTPUT_TOKENS = "output_tokens"
+
+
+class Tokens(NamedTuple):
+    """How many tokens a call uses, as its provider counts them against a limit."""
+
+    input: int = 0
+    output: int = 0
+
+    def of(self, dimension: Dimension) -> int:
+        """Return how much the call uses of a limit. Each call is one request."""
+        if dimension is Dimension.REQUESTS:
+            return 1
+        if dimension is Dimension.TOKENS:
+            return self.input + self.output
+        return self.input if dimension is Dimension.INPUT_TOKENS else self.output
+
+    def minus(self, other: Tokens) -> Tokens:
+        """Return the difference, which may be negative."""
+        return Tokens(self.input - other.input, self.output - other.output)
+
+
+NO_TOKENS = Tokens()
+
+
+class ExpectedTokens(NamedTuple):
+    """What is known of a call's tokens before it is made. 0 means unknown."""
+
+    function: str = ""
+    """The task function that makes the call; empty outside tasks."""
+    input: int = 0
+    output: int = 0
+    """What the provider counts for the output when the call begins."""
+    most_output: int = 0
+    """The most tokens the output may have."""
+
+
+NOTHING_EXPECTED = ExpectedTokens()
+
+
+class CallTokens(NamedTuple):
+    """The tokens of one call that has ended."""
+
+    used: Tokens | None
+    """What the provider counted in the end; None if that is not known."""
+    needed: Tokens | None = None
+    """What the provider counts when such a call begins; None if that is not known."""
+
+
+class TokenUse(NamedTuple):
+    """The tokens that were charged for one call before it began, and what the call used."""
+
+    function: str
+    """The task function that made the call; empty outside tasks."""
+    charged: Tokens
+    call: CallTokens | None
+    """None if no call is known: none was made, or it was made without a permit."""
+    seconds_ago: float = 0.0
+    """How long ago the tokens were charged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,16 @@ claim writes the resulting row. `take_call_slot` does the same for one call that
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from tidegate.domain.failure import Reason
 from tidegate.domain.spec import Window
+from tidegate.domain.usage import NO_TOKENS, NOTHING_EXPECTED, ExpectedTokens, Tokens
 from tidegate.limits import gate as gates
-from tidegate.limits import in_flight_learning, learned_limits, token_bucket
+from tidegate.limits import in_flight_learning, learned_limits, token_bucket, tokens
 from tidegate.limits.charged_bucket import ChargedBucket
 from tidegate.limits.pauses import NO_PAUSES, Pauses
 from tidegate.limits.settings import GateKind
@@ -35,10 +37,25 @@ class Admission(NamedTuple):
     """Seconds from now until the task may start."""
     is_probe: bool = False
     """Whether the task is sent to test whether its gate may open."""
+    charged: Tokens | None = None
+    """The tokens that were charged for the task's first call; None if no limit counts tokens."""
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What a check has changed so far. All views of the check share it."""
+
+    gate: Gate
+    room: int | None
+    """How many more runs may be in flight; None for any number."""
+    next_at: dict[Tokens, float] = field(default_factory=dict)
+    """When the next task with these tokens may start, as far as it was computed since the last charge."""
 
 
 class GateCheck:
     """Admits tasks through one gate, charges its buckets, and computes when more tasks may start.
+
+    The check takes each task for an average one. `for_function` returns a view for the tasks of one function.
 
     Args:
         row: The gate as stored.
@@ -49,18 +66,37 @@ class GateCheck:
     def __init__(self, row: GateRow, in_flight: int, now: float) -> None:
         self._before = row
         self._now = now
-        self._gate = gates.gate_at(row.gate, row.limits, now)
-        self._limits = learned_limits.with_learned_rates(row.limits, self._gate, now)
-        self._opens_at = learned_limits.next_call_at(self._gate.learned_limits, now)
+        gate = gates.gate_at(row.gate, row.limits, now)
+        self._limits = learned_limits.with_learned_rates(row.limits, gate, now)
+        room = in_flight_learning.free_in_flight(gate, self._limits, in_flight)
+        self._changes = _Changes(gate, room)
+        self._opens_at = learned_limits.next_call_at(gate.learned_limits, now)
         self._found = self._without_bursts(row)
-        self._room = in_flight_learning.free_in_flight(self._gate, self._limits, in_flight)
         self._stretch = 1.0 / gates.slow_start_share(self._gate, self._limits, now)
         self._charged_buckets = [
             ChargedBucket(window, self._bucket(window), self._stretch) for window in self._limits.windows
         ]
-        self._next_at: float | None = None
-        self.admits_only_probes = gates.admits_only_probes(self._gate)
+        self._counts_tokens = tokens.limits_tokens(self._limits)
+        self.needed = tokens.average_tokens(gate.token_estimates) if self._counts_tokens else NO_TOKENS
+        """The tokens that each task is charged."""
+        self.admits_only_probes = gates.admits_only_probes(gate)
         """Whether the gate admits only probes."""
+
+    def for_function(self, function: str) -> GateCheck:
+        """Return a view of this check for the tasks of one function. Both charge the same buckets."""
+        if not self._counts_tokens:
+            return self
+        return self.with_tokens(tokens.estimated_tokens(self._gate.token_estimates, function))
+
+    def with_tokens(self, needed: Tokens) -> GateCheck:
+        """Return a view of this check for calls that use these tokens."""
+        view = copy.copy(self)
+        view.needed = needed
+        return view
+
+    @property
+    def _gate(self) -> Gate:
+        return self._changes.gate
 
     @property
     def row(self) -> GateRow:
@@ -84,7 +120,7 @@ class GateCheck:
 
     def wait(self) -> float | None:
         """Return the seconds until the next task may start; None if only an event can open the gate."""
-        if self._room == 0:
+        if self._changes.room == 0:
             return None
         if self.admits_only_probes:
             if self._gate.probe_at is not None:
@@ -113,16 +149,17 @@ class GateCheck:
 
     def admit(self) -> Admission:
         """Admit one task and charge it. The gate must be open."""
-        at = self._slot_at()
+        at, changes = self._slot_at(), self._changes
         for charged in self._charged_buckets:
-            charged.charge(at)
-        self._next_at = None
-        if self._room is not None:
-            self._room -= 1
+            charged.charge(at, self._amount(charged.window))
+        changes.next_at.clear()
+        if changes.room is not None:
+            changes.room -= 1
+        tokens_charged = self.needed if self._counts_tokens else None
         if self.admits_only_probes:
-            self._gate = gates.start_probe(self._gate, self._now)
-            return Admission(0.0, is_probe=True)
-        return Admission(at - self._now)
+            changes.gate = gates.start_probe(self._gate, self._now)
+            return Admission(0.0, is_probe=True, charged=tokens_charged)
+        return Admission(at - self._now, charged=tokens_charged)
 
     def free_slots(self) -> int | None:
         """Return how many tasks the claim may hand out now; None for any number."""
@@ -132,11 +169,18 @@ class GateCheck:
             return 1
         start, until = max(self._now, self._opens_at), self._now + HANDOUT_AHEAD_SECONDS
         counts = [
-            token_bucket.count_slots(charged.window, charged.bucket, start, until, stretch=self._stretch)
+            token_bucket.count_slots(
+                charged.window,
+                charged.bucket,
+                start,
+                until,
+                stretch=self._stretch,
+                amount=self._amount(charged.window),
+            )
             for charged in self._charged_buckets
         ]
-        if self._room is not None:
-            counts.append(self._room)
+        if self._changes.room is not None:
+            counts.append(self._changes.room)
         return min(counts, default=None)
 
     def seconds_until(self, tasks: int) -> tuple[float, Window] | None:
@@ -150,7 +194,12 @@ class GateCheck:
                 start
                 - self._now
                 + token_bucket.seconds_until_slot(
-                    charged.window, charged.bucket, start, tasks, stretch=self._stretch
+                    charged.window,
+                    charged.bucket,
+                    start,
+                    tasks,
+                    stretch=self._stretch,
+                    amount=self._amount(charged.window),
                 ),
                 charged.window,
             )
@@ -160,6 +209,9 @@ class GateCheck:
 
     def _bucket(self, window: Window) -> TokenBucket:
         return self._found.get(window.name, TokenBucket())
+
+    def _amount(self, window: Window) -> int:
+        return 1 if not self._counts_tokens else self.needed.of(window.dimension)
 
     def _without_bursts(self, row: GateRow) -> dict[str, TokenBucket]:
         """Return the buckets, leaving out slots from the time when no task could start.
@@ -182,12 +234,18 @@ class GateCheck:
 
     def _slot_at(self) -> float:
         """Return when the next task may start: after its slot, and after exhausted windows have opened."""
-        if self._next_at is None:
+        known = self._changes.next_at.get(self.needed)
+        if known is None:
             start = max(self._now, self._opens_at)
-            self._next_at = max(
-                [charged.next_slot_at(start) for charged in self._charged_buckets], default=start
+            known = max(
+                [
+                    charged.next_slot_at(start, self._amount(charged.window))
+                    for charged in self._charged_buckets
+                ],
+                default=start,
             )
-        return self._next_at
+            self._changes.next_at[self.needed] = known
+        return known
 
 
 class Closed(NamedTuple):
@@ -219,7 +277,7 @@ class GateChecks:
         found = self._by_channel.get((upstream, function))
         if found is None:
             both = (self._check(GateKind.UPSTREAM, upstream), self._check(GateKind.FUNCTION, function))
-            found = tuple([gate_check for gate_check in both if gate_check is not None])
+            found = tuple([each.for_function(function) for each in both if each is not None])
             self._by_channel[upstream, function] = found
         return found
 
@@ -232,7 +290,7 @@ class GateChecks:
         shut: dict[GateKind, list[str]] = {GateKind.UPSTREAM: [], GateKind.FUNCTION: []}
         for row in self._source.rows():
             gate_check = self._check(row.kind, row.name, row) if row.kind in shut else None
-            if gate_check is not None and not gate_check.is_open:
+            if gate_check is not None and not gate_check.with_tokens(NO_TOKENS).is_open:
                 shut[row.kind].append(row.name)
         functions = shut[GateKind.FUNCTION] + self.pauses.functions
         return Closed(shut[GateKind.UPSTREAM], functions, self.pauses.queues)
@@ -303,7 +361,9 @@ def admit(gate_checks: Sequence[GateCheck]) -> Admission:
         return gate_checks[0].admit()
     every = [gate_check.admit() for gate_check in gate_checks]
     return Admission(
-        max((each.wait_seconds for each in every), default=0.0), any(each.is_probe for each in every)
+        max((each.wait_seconds for each in every), default=0.0),
+        any(each.is_probe for each in every),
+        next((each.charged for each in every if each.charged is not None), None),
     )
 
 
@@ -328,6 +388,7 @@ def take_call_slot(
     now: float,
     in_flight: int = 0,
     on_last_attempt: bool = False,
+    expected: ExpectedTokens = NOTHING_EXPECTED,
 ) -> tuple[CallSlot, GateRow]:
     """Return the slot of one call that no claim has charged, and the gate's row after it.
 
@@ -340,11 +401,13 @@ def take_call_slot(
         now: The current time by the store's clock.
         in_flight: The number of runs and calls in flight; 0 if the call's own run is already counted for it.
         on_last_attempt: Whether a failure would cost the caller's task its last attempt. Like a run on its
-        last attempt, such a call probes a gate only if a probe has been due for long.
+            last attempt, such a call probes a gate only if a probe has been due for long.
+        expected: What is known of the call's tokens.
     """
     max_in_flight = row.limits.max_in_flight
     gate = gates.gate_at(row.gate, row.limits, now)
-    gate_check = GateCheck(row, 0, now)
+    needed = tokens.expected_tokens(gate.token_estimates, expected)
+    gate_check = GateCheck(row, 0, now).with_tokens(needed)
     wait, flows = gate_check.wait(), not gates.admits_only_probes(gate)
     may_go = flows or gates.may_probe(gate, now, on_last_attempt=on_last_attempt)
     if on_last_attempt and not flows and wait is not None and gate.probe_at is not None:
@@ -353,7 +416,8 @@ def take_call_slot(
         return CallSlot(False, gate.typical_seconds, str(Reason.RATE_LIMIT), is_at_capacity=True), row
     if may_go and wait is not None and wait <= max_wait_seconds:
         admitted = gate_check.admit()
-        return CallSlot(True, admitted.wait_seconds, is_probe=admitted.is_probe), gate_check.row
+        slot = CallSlot(True, admitted.wait_seconds, is_probe=admitted.is_probe, charged=admitted.charged)
+        return slot, gate_check.row
     reason = str(Reason.RATE_LIMIT) if flows else gate.reason
     opens_by_probe = not flows and gate.probe_at is not None
     message = "" if flows else gate.message

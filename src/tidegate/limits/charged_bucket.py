@@ -55,24 +55,25 @@ class ChargedBucket:
             bucket, used=bucket.used + self._charged, carried_over=bucket.carried_over + self._near_edge
         )
 
-    def next_slot_at(self, now: float) -> float:
-        """Return when the next request may start: now, or later."""
+    def next_slot_at(self, now: float, amount: int = 1) -> float:
+        """Return when the next request of this amount may start: now, or later."""
         if not self.window.is_fixed:
             return max(now, self._next_at - self._catch_up)
         bucket = self._bucket if now < self._rolls_at else self._roll_over(now)
         opens_at = bucket.window_started_at + self._guard
-        if bucket.used + self._charged >= self.window.amount:
+        if bucket.used + self._charged + min(amount, self.window.amount) > self.window.amount:
             opens_at += self.window.seconds
         return max(now, opens_at)
 
-    def charge(self, at: float) -> None:
-        """Charge a request that starts at `at`, a time that `next_slot_at` returned."""
+    def charge(self, at: float, amount: int = 1) -> None:
+        """Charge a request of this amount that starts at `at`, a time that `next_slot_at` returned."""
         if not self.window.is_fixed:
-            self._next_at = max(self._next_at, at) + self._interval
+            self._next_at = max(self._next_at, at) + self._interval * amount
         else:
             bucket = self._bucket if at < self._rolls_at else self._roll_over(at)
-            self._near_edge += bucket.window_started_at + self.window.seconds - at <= self._guard
-        self._charged += 1
+            if bucket.window_started_at + self.window.seconds - at <= self._guard:
+                self._near_edge += amount
+        self._charged += amount
         self.is_charged = True
 
     def _roll_over(self, now: float) -> TokenBucket:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from tidegate.domain.spec import Window
 from tidegate.domain.text import format_duration
 from tidegate.domain.usage import Dimension
 from tidegate.limits import gate as gates
@@ -40,6 +41,12 @@ def format_block(block: Block, limits: Limits, now: float) -> str:
         return format_gate(block.gate, limits, now)
     until = "" if block.until_at is None else f"; opens in {format_duration(block.until_at - now)}"
     return f"{block.window} used up{until}"
+
+
+def format_window(window: Window) -> str:
+    """Return the size of a limit, such as `500 in 1 min` or `30000 input tokens in 1 min`."""
+    unit = f" {format_dimension(window.dimension)}" if window.counts_tokens else ""
+    return f"{window.amount}{unit} in {format_duration(window.seconds)}"
 
 
 def format_exhausted_limit(limit: LearnedLimit, now: float) -> str:

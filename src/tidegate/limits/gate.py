@@ -251,6 +251,7 @@ def open_gate(gate: Gate, limits: Limits, now: float) -> Gate:
         learned_limits=gate.learned_limits,
         learned_rate=rate_learning.resume(gate.learned_rate, now),
         in_flight=gate.in_flight,
+        token_estimates=gate.token_estimates,
     )
 
 
@@ -289,6 +290,7 @@ def park_by_person(gate: Gate, now: float, seconds: float | None, why: str) -> G
         learned_limits=gate.learned_limits,
         learned_rate=gate.learned_rate,
         in_flight=gate.in_flight,
+        token_estimates=gate.token_estimates,
     )
 
 

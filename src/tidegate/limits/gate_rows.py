@@ -15,11 +15,13 @@ from tidegate.domain.calls import SUCCEEDED, CallSummary
 from tidegate.domain.failure import ACCOUNT_REASONS, CAPACITY_REASONS, FAULT_REASONS, CallFailure
 from tidegate.domain.spec import Window
 from tidegate.domain.text import escaped
+from tidegate.domain.usage import TokenUse
 from tidegate.limits import gate as gates
 from tidegate.limits import in_flight_learning, rate_learning, retry_budget, silence, token_bucket
 from tidegate.limits.learned_limits import MINUTE, merge_observed, shown_per_second, with_learned_rates
 from tidegate.limits.rate_learning import Attempts
 from tidegate.limits.settings import PACING_SECONDS, LimitDeclaration, Limits
+from tidegate.limits.tokens import calls_per_second, settle_tokens
 from tidegate.limits.values import (
     Gate,
     GateRow,
@@ -64,7 +66,7 @@ def counts_as_success(run: EndedRun, calls: CallSummary) -> bool:
 def successful_run(run: EndedRun, calls: CallSummary, seconds: float) -> SuccessfulRun:
     """Return what a run that succeeded shows of its upstream."""
     own = (each.calls for each in calls.ended if (each.upstream, each.outcome) == (run.upstream, SUCCEEDED))
-    return SuccessfulRun(run.upstream, seconds, bool(run.probe), max(1, sum(own)))
+    return SuccessfulRun(run.upstream, seconds, bool(run.probe), max(1, sum(own)), calls.tokens)
 
 
 def is_silent_probe(run: EndedRun, calls: CallSummary) -> bool:
@@ -80,6 +82,8 @@ class SuccessfulRun(NamedTuple):
     is_probe: bool
     calls: int = 1
     """How many of its calls of that upstream succeeded; 1 if they are not known."""
+    tokens: TokenUse | None = None
+    """What the claim charged for its first call; None if no limit counts tokens."""
 
 
 class SuccessfulRuns(NamedTuple):
@@ -92,6 +96,8 @@ class SuccessfulRuns(NamedTuple):
     """Whether one of the runs was a probe."""
     calls: int = 1
     """How many calls of these runs succeeded."""
+    tokens: tuple[TokenUse, ...] = ()
+    """What the claims charged for the first calls of these runs."""
 
 
 TIGHT_SECONDS = 0.25
@@ -141,7 +147,7 @@ def apply_failure(
 def _attempts(row: GateRow, gate: Gate, now: float) -> Attempts:
     """Return what the buckets show of the calls at the moment of a failure."""
     declared = [
-        1 / token_bucket.slot_interval(window)
+        calls_per_second(window, gate)
         for window in row.limits.windows
         if not window.is_fixed and window.seconds <= MINUTE and _is_tight(row, window, now)
     ]
@@ -190,11 +196,13 @@ def by_upstream(successful: Iterable[SuccessfulRun]) -> Iterator[tuple[str, Succ
     for upstream, runs in sorted(runs_of.items()):
         seconds = sum(run.seconds for run in runs) / len(runs)
         is_probe, calls = any(run.is_probe for run in runs), sum(run.calls for run in runs)
-        yield upstream, SuccessfulRuns(seconds, len(runs), is_probe, calls)
+        uses = tuple([run.tokens for run in runs if run.tokens is not None])
+        yield upstream, SuccessfulRuns(seconds, len(runs), is_probe, calls, uses)
 
 
 def apply_success(row: GateRow, now: float, runs: SuccessfulRuns) -> GateRow:
     """Return the row after runs that succeeded."""
+    row = settle_tokens(row, runs.tokens, now)
     before = silence.after_answer(gates.gate_at(row.gate, row.limits, now), row.limits, now)
     after = gates.apply_success(
         before,
@@ -214,8 +222,7 @@ def _learn_in_flight(row: GateRow, gate: Gate, runs: SuccessfulRuns, now: float)
     windows = [
         each for each in with_learned_rates(row.limits, gate, now).windows if each.seconds <= PACING_SECONDS
     ]
-    slowest = max((token_bucket.slot_interval(each) for each in windows), default=0.0)
-    allowed = 1 / slowest if slowest else math.inf
+    allowed = min((calls_per_second(each, gate) for each in windows), default=math.inf)
     return in_flight_learning.count_runs(
         gate.in_flight, runs.successes, runs.seconds, now, allowed_per_second=allowed
     )

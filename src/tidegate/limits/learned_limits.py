@@ -109,7 +109,7 @@ def shown_per_second(learned: Iterable[LearnedLimit], now: float) -> float | Non
 
 
 def windows_above_observed(limits: Limits, learned: Iterable[LearnedLimit]) -> list[tuple[Window, float]]:
-    """Return the windows that allow more requests than the limit in the headers, each with that limit.
+    """Return the windows that allow more than the limit in the headers, each with that limit.
 
     Many providers do not state the window of their limit. Such a window is taken to be a minute, as most
     providers document it.
@@ -118,7 +118,7 @@ def windows_above_observed(limits: Limits, learned: Iterable[LearnedLimit]) -> l
         (window, limit.limit)
         for limit in learned
         for window in limits.windows
-        if limit.dimension is Dimension.REQUESTS
+        if limit.dimension is window.dimension
         and limit.limit is not None
         and window.seconds == (limit.window_seconds or MINUTE)
         and limit.limit < window.amount

@@ -18,6 +18,7 @@ from tidegate.domain.readers import (
     wrong,
 )
 from tidegate.domain.spec import Window
+from tidegate.domain.usage import Dimension
 from tidegate.errors import OptionError
 from tidegate.limits.settings import Limits
 
@@ -27,12 +28,23 @@ WINDOW_SECONDS: Mapping[str, float] = {
     "requests_per_hour": 3600.0,
     "requests_per_day": 86_400.0,
 }
-"""The windows an upstream may have, several at once."""
+"""The windows of requests that an upstream may have, several at once."""
+TOKEN_WINDOWS: Mapping[str, tuple[float, Dimension]] = {
+    f"{dimension.value}_per_{period}": (seconds, dimension)
+    for period, seconds in (("minute", 60.0), ("day", 86_400.0))
+    for dimension in (Dimension.TOKENS, Dimension.INPUT_TOKENS, Dimension.OUTPUT_TOKENS)
+}
+"""The windows of tokens that an upstream may have, several at once, each with what it counts."""
 DURATIONS = ("retry_window", "slow_start")
 """The settings of an upstream that are durations; all other settings are numbers."""
-COUNTED_BY_THE_DAY = "requests_per_day"
-"""The windows counted from midnight to midnight UTC. Shorter windows are paced evenly unless `fixed_windows`
-is set."""
+DAY_SECONDS = 86_400.0
+"""Windows of a day are counted from midnight to midnight UTC. Shorter windows are paced evenly unless
+`fixed_windows` is set."""
+
+
+_WINDOWS = {name: (seconds, Dimension.REQUESTS) for name, seconds in WINDOW_SECONDS.items()} | dict(
+    TOKEN_WINDOWS
+)
 
 
 class UpstreamLimits(TypedDict, total=False):
@@ -42,6 +54,13 @@ class UpstreamLimits(TypedDict, total=False):
     requests_per_minute: int | None
     requests_per_hour: int | None
     requests_per_day: int | None
+    tokens_per_minute: int | None
+    """Input and output tokens together."""
+    tokens_per_day: int | None
+    input_tokens_per_minute: int | None
+    input_tokens_per_day: int | None
+    output_tokens_per_minute: int | None
+    output_tokens_per_day: int | None
     max_in_flight: int | None
     """The most runs and calls in flight at once."""
     retries_per_minute: float | None
@@ -69,8 +88,14 @@ def make_limits(**given: Unpack[UpstreamLimits]) -> Limits:
     in_flight, retries = given.get("max_in_flight"), given.get("retries_per_minute")
     return Limits(
         windows=tuple(
-            Window(name, _whole(name, asked[name]), seconds, is_fixed=is_fixed or name == COUNTED_BY_THE_DAY)
-            for name, seconds in WINDOW_SECONDS.items()
+            Window(
+                name,
+                _whole(name, asked[name]),
+                seconds,
+                is_fixed=is_fixed or seconds == DAY_SECONDS,
+                dimension=dimension,
+            )
+            for name, (seconds, dimension) in _WINDOWS.items()
             if asked.get(name) is not None
         ),
         max_in_flight=None if in_flight is None else _whole("max_in_flight", in_flight),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tidegate.domain.outcome import Fence
-from tidegate.domain.usage import Dimension, HeaderLimit
+from tidegate.domain.usage import Dimension, HeaderLimit, Tokens
 from tidegate.limits.settings import GateKind, Limits
 
 
@@ -100,6 +100,21 @@ class RefusedTask:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenEstimate:
+    """How many tokens the calls of one function use at an upstream."""
+
+    function: str
+    """Empty for calls outside tasks."""
+    calls: int
+    """How many calls the averages are of."""
+    input_tokens: float
+    """On average."""
+    output_tokens: float
+    learned_at: float
+    """When a call last changed the averages."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
     """The state of one upstream, shared by all processes through the store."""
 
@@ -144,6 +159,8 @@ class Gate:
     """The limits that response headers showed, one per dimension."""
     learned_rate: LearnedRate = LearnedRate()
     in_flight: InFlightLearning = InFlightLearning()
+    token_estimates: tuple[TokenEstimate, ...] = ()
+    """What calls use, one entry per function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +198,8 @@ class CallSlot:
     probe."""
     message: str = ""
     """If refused: the message of the failure that parked the gate, or why a person parked it."""
+    charged: Tokens | None = None
+    """The tokens that were charged; None if no limit counts tokens."""
 
 
 _KEY_MARK = "#"

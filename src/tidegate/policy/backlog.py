@@ -17,7 +17,7 @@ from tidegate.domain.text import format_duration
 from tidegate.limits import gate as gates
 from tidegate.limits import in_flight_learning, learned_limits
 from tidegate.limits.admission import Block, GateCheck, find_block
-from tidegate.limits.formatting import format_block, format_exhausted_limit, format_gate
+from tidegate.limits.formatting import format_block, format_exhausted_limit, format_gate, format_window
 from tidegate.limits.pauses import NO_PAUSES, Pause, Pauses
 from tidegate.limits.settings import GateKind
 from tidegate.limits.values import Gate, GateRow
@@ -125,9 +125,8 @@ class GateStatus:
         if paced is not None and (self._gate_check.free_slots() or 0) < tasks and spent is None:
             window, first = paced[1], self._gate_check.seconds_until(1)
             wait = 0.0 if first is None else first[0]
-            size = f"{window.amount} in {format_duration(window.seconds)}"
             when = f", next slot in {format_duration(wait)}" if wait > 0 else ""
-            found.append(f"limit: {window.name}, {size}{when}")
+            found.append(f"limit: {window.name}, {format_window(window)}{when}")
         return found
 
     def _format_in_flight(self, gate: Gate) -> str:

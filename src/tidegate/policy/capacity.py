@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegate.domain.text import format_duration
-from tidegate.limits import token_bucket
+from tidegate.limits.formatting import format_window
 from tidegate.limits.settings import GateKind
+from tidegate.limits.tokens import calls_per_second
 from tidegate.limits.values import GateRow, is_key_gate
 
 TOLERANCE = 0.9
@@ -66,12 +67,13 @@ def find_slot_shortages(gates: Iterable[GateRow], slots: Mapping[str, int]) -> l
             continue
         if row.gate.learned_rate.counted_at == 0:
             continue
-        window = max(row.limits.windows, key=token_bucket.slot_interval)
-        needed = math.ceil(row.gate.typical_seconds / token_bucket.slot_interval(window))
+        rates = [(calls_per_second(window, row.gate), window) for window in row.limits.windows]
+        rate, window = min(rates, key=lambda each: each[0])
+        needed = math.ceil(row.gate.typical_seconds * rate)
         if row.limits.max_in_flight is not None:
             needed = min(needed, row.limits.max_in_flight)
         if available < TOLERANCE * needed:
-            size = f"{window.amount} in {format_duration(window.seconds)}"
+            size = format_window(window)
             found.append(SlotShortage(row.name, size, row.gate.typical_seconds, needed, available))
     return sorted(found, key=lambda shortage: shortage.upstream)
 

@@ -11,6 +11,7 @@ from tidegate.limits import learned_limits
 from tidegate.limits.admission import GateCheck, find_block
 from tidegate.limits.pauses import Pauses
 from tidegate.limits.settings import GateKind
+from tidegate.limits.tokens import calls_per_second
 from tidegate.limits.values import GateRow, is_key_gate
 from tidegate.policy.backlog import ChannelCount
 from tidegate.policy.drain import DrainChannel, DrainLimit, DrainWork, DrainWorker
@@ -151,7 +152,7 @@ def _limits(counts: DrainCounts) -> Iterator[DrainLimit]:
             f"upstream {row.name}" if is_upstream else f"the rate limit of {row.name}",
             row.name if is_upstream else "",
             "" if is_upstream else row.name,
-            min((window.amount / window.seconds for window in limits.windows), default=None),
+            min((calls_per_second(window, gate) for window in limits.windows), default=None),
             partial(_start_seconds, check),
             limits.max_in_flight,
         )

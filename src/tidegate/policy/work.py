@@ -10,6 +10,7 @@ from tidegate.limits import learned_limits
 from tidegate.limits.admission import find_block
 from tidegate.limits.pauses import Pauses
 from tidegate.limits.settings import GateKind
+from tidegate.limits.tokens import calls_per_second
 from tidegate.limits.values import GateRow
 from tidegate.policy.autoscale import SlotLimit, WorkGroup
 from tidegate.policy.live_workers import ANY_QUEUE
@@ -84,7 +85,7 @@ def _limits(passed: Sequence[GateRow], now: float) -> Iterator[SlotLimit]:
     for row in passed:
         gate = gates.gate_at(row.gate, row.limits, now)
         limits = learned_limits.with_learned_rates(row.limits, gate, now)
-        rate = min((window.amount / window.seconds for window in limits.windows), default=None)
+        rate = min((calls_per_second(window, gate) for window in limits.windows), default=None)
         is_upstream = row.kind is GateKind.UPSTREAM
         name = f"upstream {row.name}" if is_upstream else f"rate limit of {row.name}"
         yield SlotLimit(name, rate, limits.max_in_flight)

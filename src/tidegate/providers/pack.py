@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tidegate.providers.counting import ACTUAL, Counting
 from tidegate.providers.evidence import Evidence
 from tidegate.providers.meaning import Finding, Meaning
 
@@ -35,3 +36,5 @@ class Pack:
     read_wait: ReadWait | None = None
     requests_window_seconds: float | None = None
     """The window of the provider's limit on requests, if its headers do not name one."""
+    counting: Counting = ACTUAL
+    """How it counts tokens."""

@@ -16,7 +16,7 @@ from tidegate.domain.final_hook import FinalHook
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
-from tidegate.domain.usage import UsageTotals
+from tidegate.domain.usage import Tokens, UsageTotals
 from tidegate.limits.pauses import Pause
 from tidegate.policy.backlog import WaitReason
 from tidegate.policy.drain import EMPTY, Drain
@@ -142,6 +142,8 @@ class ClaimedTask(NamedTuple):
     """Whether this run probes an upstream that did not work. A probe is never charged an attempt."""
     last_failure: LastFailure | None = None
     """The latest failure of an earlier run; None on the first run."""
+    charged: Tokens | None = None
+    """The tokens that the claim charged for the run's first call; None if no limit counts tokens."""
 
 
 @dataclass(frozen=True, slots=True)

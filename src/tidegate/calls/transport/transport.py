@@ -156,7 +156,8 @@ class UpstreamTransport(_ClientTransport):
             raise
 
     async def _exchange(self, request: Any, is_streamed_by_client: bool, call: RecordedCall | None) -> Any:
-        permit = await self._permits.acquire(permit_request_for(sizes_of_request(request), self._settings))
+        sizes = sizes_of_request(request)
+        permit = await self._permits.acquire(permit_request_for(sizes, self._settings, host=request.url.host))
         response = await self._call(request, permit, is_streamed_by_client, call)
         remember_origin(request, response)
         return response

@@ -6,6 +6,7 @@ by (status, error_code). A spend limit that the account set itself is a 400, and
 
 from __future__ import annotations
 
+from tidegate.providers.counting import Counting
 from tidegate.providers.meaning import (
     AUTH,
     AUTH_FOR_NOW,
@@ -24,6 +25,7 @@ from tidegate.providers.pack import Pack
 
 ANTHROPIC = Pack(
     name="anthropic",
+    counting=Counting(reserves_max_tokens=True, counts_cached=False),
     aliases=("claude",),
     hosts=("api.anthropic.com", "claude.com"),
     modules=("anthropic",),

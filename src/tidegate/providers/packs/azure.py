@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from tidegate.providers.counting import Counting
 from tidegate.providers.evidence import Evidence
 from tidegate.providers.meaning import OVERLOADED, USED_UP, Finding, codes
 from tidegate.providers.pack import Pack
@@ -33,6 +34,7 @@ def _read_wait(evidence: Evidence, _: float, wait: float | None) -> float | None
 
 AZURE = Pack(
     name="azure",
+    counting=Counting(reserves_max_tokens=True, returns_unused=False),
     aliases=("azure-openai", "azure_openai", "azureopenai"),
     hosts=("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com", "azure-api.net"),
     modules=("azure",),

@@ -8,6 +8,7 @@ Sources: botocore 1.44.8 `data/bedrock-runtime/service-2.json`; docs.aws.amazon.
 
 from __future__ import annotations
 
+from tidegate.providers.counting import Counting
 from tidegate.providers.evidence import Evidence
 from tidegate.providers.general import of_status
 from tidegate.providers.meaning import NO_MONEY, OVERLOADED, RATE_LIMIT, SERVER_ERROR, TIMEOUT, Finding, codes
@@ -24,6 +25,7 @@ def _judge(evidence: Evidence) -> Finding | None:
 
 BEDROCK = Pack(
     name="bedrock",
+    counting=Counting(reserves_max_tokens=True),
     aliases=("aws", "amazon-bedrock", "aws-bedrock"),
     hosts=("amazonaws.com", "api.aws"),
     modules=("botocore", "boto3", "aiobotocore"),

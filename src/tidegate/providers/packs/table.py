@@ -7,6 +7,7 @@ and exception classes are named only where they differ from the general meaning 
 
 from __future__ import annotations
 
+from tidegate.providers.counting import Counting
 from tidegate.providers.meaning import (
     AUTH,
     CONTENT_POLICY,
@@ -71,6 +72,7 @@ TABLE = (
     # groq 1.7.0.
     Pack(
         name="groq",
+        counting=Counting(counts_cached=False),
         hosts=("api.groq.com",),
         modules=("groq",),
         codes=codes((OVERLOADED, "capacity_exceeded")),

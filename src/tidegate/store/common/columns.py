@@ -212,6 +212,7 @@ def build_claimed_task(
         admitted.wait_seconds,
         admitted.is_probe,
         last_failure_of(last_failure) if last_failure else None,
+        admitted.charged,
     )
 
 

@@ -12,8 +12,9 @@ from functools import lru_cache
 import msgspec
 
 from tidegate.domain.failure import CallFailure
+from tidegate.domain.usage import TokenUse
 from tidegate.limits import gate as gates
-from tidegate.limits import retry_budget
+from tidegate.limits import retry_budget, tokens
 from tidegate.limits.gate_rows import (
     FailureEffect,
     SuccessfulRuns,
@@ -120,6 +121,11 @@ async def record_limits(db: Session, upstream: str, observed: Sequence[ObservedL
 async def apply_successes(db: Session, upstream: str, successes: SuccessfulRuns) -> None:
     """Apply successful runs to the gate of an upstream, if it has a gate."""
     await _update(db, upstream, lambda found, now: apply_success(found, now, successes))
+
+
+async def settle_tokens(db: Session, upstream: str, uses: Sequence[TokenUse]) -> None:
+    """Settle the tokens of calls that have ended at the gate of an upstream, if it has a gate."""
+    await _update(db, upstream, lambda found, now: tokens.settle_tokens(found, uses, now))
 
 
 async def report_success(db: Session, upstream: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tidegate.domain.usage import NOTHING_EXPECTED, ExpectedTokens, TokenUse
 from tidegate.limits.admission import take_call_slot
 from tidegate.limits.settings import GateKind
+from tidegate.limits.tokens import settle_tokens
 from tidegate.limits.values import CallSlot, PermitRecord
 from tidegate.store.common import gates
 from tidegate.store.common.session import Session
@@ -19,6 +21,8 @@ async def acquire_slot(
     max_wait_seconds: float,
     permit_record: PermitRecord | None = None,
     on_last_attempt: bool = False,
+    expected: ExpectedTokens = NOTHING_EXPECTED,
+    settled: Sequence[TokenUse] = (),
 ) -> CallSlot:
     """Charge one call that no claim charged, and store its permit. A refused call is not charged."""
     found = await gates.locked_row(db, GateKind.UPSTREAM, upstream)
@@ -29,11 +33,12 @@ async def acquire_slot(
         permit_record = None
     in_flight = 0 if permit_record is None else (await gates.in_flight(db, now, [found.name]))[found.name]
     slot, after = take_call_slot(
-        found,
+        settle_tokens(found, settled, now) if settled else found,
         max_wait_seconds=max_wait_seconds,
         now=now,
         in_flight=in_flight,
         on_last_attempt=on_last_attempt,
+        expected=expected,
     )
     if after != found:
         await gates.save(db, now, [after])

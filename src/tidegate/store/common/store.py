@@ -348,6 +348,7 @@ class CommonStore(StoreMethods):
     open_gate = write(gates.open_gate, notify=True)
     request_probe = write(gates.request_probe, notify=True)
     acquire_slot = write(permits.acquire_slot, repeatable=False)
+    settle_tokens = write(gates.settle_tokens, repeatable=False)
     release_permits = write(permits.release, alone=True, notify=True)
     extend_permits = write(permits.extend, alone=True)
 

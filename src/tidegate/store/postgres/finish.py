@@ -197,11 +197,12 @@ async def _update_gates(db: PostgresSession, runs: Sequence[_SuccessRow]) -> Non
     ]
     for upstream, runs_of_upstream in by_upstream(successful):
         await gates.apply_successes(db, upstream, runs_of_upstream)
-    silent = [
-        run for run in runs if is_silent_probe(run, run.calls) and not counts_as_success(run, run.calls)
-    ]
-    for run in sorted(silent, key=lambda run: run.upstream):
-        await gates.apply_probe(db, run.upstream, run.seconds, is_good=False)
+    others = [run for run in runs if not counts_as_success(run, run.calls)]
+    for run in sorted(others, key=lambda run: run.upstream):
+        if is_silent_probe(run, run.calls):
+            await gates.apply_probe(db, run.upstream, run.seconds, is_good=False)
+        if run.calls.tokens is not None:
+            await gates.settle_tokens(db, run.upstream, [run.calls.tokens])
 
 
 async def _refused(db: PostgresSession, batch: OutcomesById) -> dict[str, FinishStatus]:

@@ -203,6 +203,8 @@ async def _update_gates(
     moves: list[tuple[str, Callable[[], Awaitable[None]]]] = []
     for task_id, run in runs.items():
         upstream, outcome = run.upstream, outcomes[task_id]
+        if (use := outcome.calls.tokens) is not None:
+            moves.append((upstream, partial(gates.settle_tokens, db, upstream, [use])))
         call_failure = outcome.call_failure if isinstance(outcome, Retrying | Dead) else None
         if call_failure is not None and (name := call_failure.upstream or upstream):
             moves.append((name, partial(_apply_failure, db, task_id, name, call_failure, run, has_next_key)))

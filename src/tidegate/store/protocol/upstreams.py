@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tidegate.domain.failure import CallFailure
+from tidegate.domain.usage import NOTHING_EXPECTED, ExpectedTokens, TokenUse
 from tidegate.limits.settings import LimitDeclaration, Limits
 from tidegate.limits.values import CallSlot, Gate, GateRow, ObservedLimit, PermitRecord
 from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
@@ -62,6 +63,8 @@ class Upstreams(Protocol):
         max_wait_seconds: float,
         permit_record: PermitRecord | None = None,
         on_last_attempt: bool = False,
+        expected: ExpectedTokens = NOTHING_EXPECTED,
+        settled: Sequence[TokenUse] = (),
     ) -> CallSlot:
         """Charge one call that no claim charged: a run's second call, or a call outside any task.
 
@@ -76,6 +79,15 @@ class Upstreams(Protocol):
                 None if the call's run is already counted.
             on_last_attempt: Whether a failure would use up the task's last attempt. Such a call probes a gate
                 only if a probe has been due for a long time.
+            expected: What is known of the call's tokens.
+            settled: Earlier calls of the same gate whose tokens are settled in the same transaction, also if
+                the slot is refused.
+        """
+
+    async def settle_tokens(self, upstream: str, uses: Sequence[TokenUse]) -> None:
+        """Settle the tokens of calls that have ended. Not safe to repeat. An unknown upstream is ignored.
+
+        Use it for calls whose slot came from `acquire_slot`. The end of a run settles its first call.
         """
 
     async def release_permits(self, permit_ids: Sequence[str]) -> None:

@@ -171,8 +171,12 @@ def _update_gates(db: apsw.Connection, now: float, runs: Sequence[tuple[_Current
     for upstream, runs_of_upstream in by_upstream(successful):
         complete(gates.apply_successes(session, upstream, runs_of_upstream))
     for run, calls in runs:
-        if is_silent_probe(run, calls) and not counts_as_success(run, calls):
+        if counts_as_success(run, calls):
+            continue
+        if is_silent_probe(run, calls):
             complete(gates.apply_unused_probe(session, run.upstream, run.started_at))
+        if calls.tokens is not None:
+            complete(gates.settle_tokens(session, run.upstream, [calls.tokens]))
 
 
 def _free_names(db: apsw.Connection, array: apsw.CArrayBinding) -> None:

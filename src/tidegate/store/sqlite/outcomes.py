@@ -115,6 +115,8 @@ def _update_gate(db: apsw.Connection, now: float, run: EndedRunRow, outcome: Uns
     """Apply an outcome to the gate of the run's upstream; return whether another key can serve the task."""
     call_failure = outcome.call_failure if isinstance(outcome, Retrying | Dead) else None
     closes_only_some_keys, session = False, SqliteSession(db, now)
+    if outcome.calls.tokens is not None:
+        complete(gates.settle_tokens(session, run.upstream, [outcome.calls.tokens]))
     if call_failure is not None and (name := call_failure.upstream or run.upstream):
         effect = complete(gates.report_failure(session, name, call_failure, began_at=run.started_at))
         closes_only_some_keys = effect.closes_only_some_keys

@@ -198,9 +198,13 @@ class TaskRun:
 
     def calls(self) -> CallSummary:
         """Return the calls of the run so far. The calls of a child process that did not reply are unknown."""
-        if self._calls_in_child is not None:
-            return self._calls_in_child
-        return self.control.calls.summary(self.claimed.upstream)
+        calls = self._calls_in_child
+        if calls is None:
+            calls = self.control.calls.summary(self.claimed.upstream)
+        if self.claimed.charged is None:
+            return calls
+        seconds_ago = self.control.clock() - self.received_at
+        return calls.with_charge(self.claimed.function, self.claimed.charged, seconds_ago=seconds_ago)
 
     def may_have_called(self) -> bool:
         """Return whether an upstream may have processed a call of this run.

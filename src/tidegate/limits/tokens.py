@@ -1,0 +1,116 @@
+"""Estimates how many tokens a call will use, and settles the estimate with what the call used.
+
+A claim charges an estimate for the first call of each task, before anything is known of that call. The
+estimate is the average of the function's earlier calls at the same upstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tidegate.domain.spec import Window
+from tidegate.domain.usage import ExpectedTokens, Tokens, TokenUse
+from tidegate.limits import token_bucket
+from tidegate.limits.settings import Limits
+from tidegate.limits.values import Gate, GateRow, TokenBucket, TokenEstimate
+
+MEAN_OF = 50
+"""An average follows its latest calls: each new one counts for at least one in so many."""
+MAX_FUNCTIONS = 50
+"""How many functions of an upstream are remembered: those whose calls ended last."""
+FIRST_ESTIMATE = Tokens(500, 500)
+"""The estimate while no call of the upstream has shown its usage."""
+
+
+def estimated_tokens(estimates: Sequence[TokenEstimate], function: str) -> Tokens:
+    """Return how many tokens a call of this function will probably use.
+
+    A function without calls is taken for the average of the others.
+    """
+    for each in estimates:
+        if each.function == function:
+            return Tokens(round(each.input_tokens), round(each.output_tokens))
+    return average_tokens(estimates)
+
+
+def average_tokens(estimates: Sequence[TokenEstimate]) -> Tokens:
+    """Return how many tokens a call of any function will probably use."""
+    if not estimates:
+        return FIRST_ESTIMATE
+    known = len(estimates)
+    return Tokens(
+        round(sum(each.input_tokens for each in estimates) / known),
+        round(sum(each.output_tokens for each in estimates) / known),
+    )
+
+
+def expected_tokens(estimates: Sequence[TokenEstimate], expected: ExpectedTokens) -> Tokens:
+    """Return how many tokens a call will probably use: as its request says, else as earlier calls used."""
+    usual = estimated_tokens(estimates, expected.function)
+    output = expected.output or usual.output
+    if expected.most_output:
+        output = min(output, expected.most_output)
+    return Tokens(expected.input or usual.input, output)
+
+
+def calls_per_second(window: Window, gate: Gate) -> float:
+    """Return how many average calls of a gate this limit allows per second."""
+    return 1 / token_bucket.call_interval(window, average_tokens(gate.token_estimates))
+
+
+def limits_tokens(limits: Limits) -> bool:
+    """Whether one of the limits is one of tokens."""
+    return any(window.counts_tokens for window in limits.windows)
+
+
+def settle_tokens(row: GateRow, uses: Iterable[TokenUse], now: float) -> GateRow:
+    """Return the gate's row after calls ended that had been charged by estimate.
+
+    What a call used beyond its charge delays the calls that follow. What it did not use is given back. If the
+    usage is not known, the charge stays. A run without a known call gives its charge back if other calls of
+    its function are known; otherwise the function seems to call the upstream without a permit.
+    """
+    buckets, gate = dict(row.buckets), row.gate
+    for use in uses:
+        used = _used(gate, use)
+        if used is not None:
+            difference = used.minus(use.charged)
+            for window in row.limits.windows:
+                if window.counts_tokens and (change := difference.of(window.dimension)):
+                    buckets[window.name] = token_bucket.settle(
+                        window,
+                        buckets.get(window.name, TokenBucket()),
+                        now,
+                        change,
+                        charged_at=now - use.seconds_ago,
+                    )
+        if use.call is not None and use.call.needed is not None:
+            gate = _with_call(gate, use.function, use.call.needed, now)
+    return row if gate is row.gate and buckets == row.buckets else replace(row, gate=gate, buckets=buckets)
+
+
+def _used(gate: Gate, use: TokenUse) -> Tokens | None:
+    if use.call is not None:
+        return use.call.used
+    is_known = any(each.function == use.function for each in gate.token_estimates)
+    return Tokens() if is_known else None
+
+
+def _with_call(gate: Gate, function: str, tokens: Tokens, now: float) -> Gate:
+    """Return the gate with one more call of a function in its averages."""
+    others = [each for each in gate.token_estimates if each.function != function]
+    before = next((each for each in gate.token_estimates if each.function == function), None)
+    if before is None:
+        after = TokenEstimate(function, 1, tokens.input, tokens.output, now)
+        others = sorted(others, key=lambda each: each.learned_at)[-(MAX_FUNCTIONS - 1) :]
+    else:
+        calls = min(before.calls + 1, MEAN_OF)
+        after = TokenEstimate(
+            function,
+            calls,
+            before.input_tokens + (tokens.input - before.input_tokens) / calls,
+            before.output_tokens + (tokens.output - before.output_tokens) / calls,
+            now,
+        )
+    return replace(gate, token_estimates=(*others, after))
