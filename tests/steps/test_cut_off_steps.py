@@ -198,12 +198,13 @@ async def test_a_plain_function_that_finds_out_does_not_block_the_loop(
     assert was_found == [True]
 
 
-@pytest.mark.parametrize("call", ["step", "sleep", "wait"])
+@pytest.mark.parametrize("call", ["step", "sleep", "wait", "approve"])
 async def test_a_plain_call_inside_an_event_loop_is_refused(call: str, ctx: Context) -> None:
     calls: dict[str, Callable[[], Any]] = {
         "step": lambda: ctx.step_sync("call", int),
         "sleep": lambda: ctx.sleep_sync(1),
         "wait": lambda: ctx.wait_event_sync("paid"),
+        "approve": lambda: ctx.approve_sync("refund?"),
     }
     with pytest.raises(UsageError, match="inside an event loop"):
         calls[call]()
@@ -253,3 +254,5 @@ async def test_a_name_that_cannot_be_stored_is_refused(name: str, key: str | Non
         await ctx.step(name, int, key=key)
     with pytest.raises(OptionError, match="surrogates"):
         await ctx.wait_event(name, key=key)
+    with pytest.raises(OptionError, match="surrogates"):
+        await ctx.approve(name, to=key or "")

@@ -16,6 +16,7 @@ from tidegate.domain.readers import (
     LONGEST_WAIT_SECONDS,
     Seconds,
     choice_option,
+    encodable,
     seconds_option,
     text_option,
     wrong,
@@ -110,6 +111,7 @@ class ApprovalMethods(WaitMethods):
         """Do the same as `approve`, from a plain function."""
         from tidegate.domain.approval import ApprovalState
 
+        self._require_no_loop("ctx.approve_sync", "use `await ctx.approve(…)`")
         new = self._new_approval(question, timeout, data, to, on_timeout, key)
         waits, notified = self._steps().waits, 0
         while True:
@@ -147,8 +149,9 @@ class ApprovalMethods(WaitMethods):
         text_option("question", question)
         if not question.strip() or len(question) > QUESTION_LENGTH:
             raise wrong("question", question, f"use text of 1 to {QUESTION_LENGTH:,} characters")
+        encodable("question", question)
         if to:
-            text_option("to", to)
+            encodable("to", text_option("to", to))
         if len(to) > NAME_LENGTH:
             raise wrong("to", to, f"use at most {NAME_LENGTH} characters")
         choice_option("on_timeout", on_timeout, ("raise", "reject"))
