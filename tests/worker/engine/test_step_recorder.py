@@ -13,6 +13,7 @@ from tidegate.domain.outcome import Fence
 from tidegate.store.step_rows import (
     BeginStatus,
     BegunStep,
+    CacheTerms,
     EndedStep,
     EndStatus,
     StepBegin,
@@ -58,3 +59,35 @@ async def test_a_step_that_is_cut_off_before_its_begin_is_written_does_not_stay_
     assert all(begin.result().status is BeginStatus.BEGUN for begin in begins)
     assert ended.result().status is EndStatus.FAILED
     assert last not in store.open
+
+
+class CachedSteps(Steps):
+    """The same for a step with a cache, whose begin the store answers late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+
+    async def begin_cached_step(self, begin: StepBegin) -> BegunStep:
+        await self.may_answer.wait()
+        return (await self.begin_steps([begin]))[0]
+
+
+async def test_a_step_with_a_cache_that_is_cut_off_before_its_begin_is_written_does_not_stay_open() -> None:
+    store: Any = CachedSteps()
+    recorder = StepRecorder(store, random.Random(1), lambda _: None)
+    fence = Fence("01890000-0000-7000-8000-000000000000", 1)
+    writing = asyncio.create_task(recorder.run())
+    terms = CacheTerms("cat", "", is_shared=False, seconds=60.0)
+    begun = recorder.begin(StepBegin(fence, "k", 1, "s", cache=terms))
+    ended = recorder.end(StepEnd(fence, "k", 1, EndStatus.FAILED))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not ended.done()
+    store.may_answer.set()
+    async with asyncio.timeout(10):
+        await recorder.wait_until_written()
+    writing.cancel()
+    assert begun.result().status is BeginStatus.BEGUN
+    assert ended.result().status is EndStatus.FAILED
+    assert store.open == set()
