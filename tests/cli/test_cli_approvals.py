@@ -15,7 +15,7 @@ from tidegate.store.approval_rows import NewApproval
 
 KEY = b"k" * 32
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
-OPEN = ("--state", "all")
+ANY = ("--state", "all")
 
 
 def asking(workspace: Workspace, *keys: str, **fields: Any) -> str:
@@ -92,7 +92,7 @@ def test_a_rejection_is_recorded_and_a_second_answer_is_refused(workspace: Works
     refused = workspace.run("approvals", "approve", task_id, code=4)
     assert "(command line) rejected this at 20" in refused.stderr
     assert "TG128" in refused.stderr
-    assert [found["state"] for found in workspace.lines("approvals", "ls", *OPEN)] == ["rejected"]
+    assert [found["state"] for found in workspace.lines("approvals", "ls", *ANY)] == ["rejected"]
 
 
 def test_a_task_with_several_questions_needs_a_key(workspace: Workspace) -> None:
@@ -101,7 +101,7 @@ def test_a_task_with_several_questions_needs_a_key(workspace: Workspace) -> None
     assert "give the key of one: refund, mail" in refused.stderr
     workspace.run("approvals", "approve", task_id, "mail")
     workspace.run("approvals", "reject", task_id)
-    states = {found["key"]: found["state"] for found in workspace.lines("approvals", "ls", *OPEN)}
+    states = {found["key"]: found["state"] for found in workspace.lines("approvals", "ls", *ANY)}
     assert states == {"refund": "rejected", "mail": "approved"}
 
 

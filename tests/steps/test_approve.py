@@ -39,6 +39,10 @@ def mail_plainly(request: ApprovalRequest) -> None:
     sent.append(request)
 
 
+async def done() -> str:
+    return "done"
+
+
 @app.task
 async def refund(ctx: Context, cents: int) -> Any:
     got.append(
@@ -93,6 +97,13 @@ async def two_equal_questions(ctx: Context) -> list[str]:
 async def approval_beside_an_event(ctx: Context) -> Any:
     approval, data = await asyncio.gather(ctx.approve("sure?"), ctx.wait_event("go"))
     return [approval.approved, data]
+
+
+@app.task
+async def two_questions_and_a_step(ctx: Context) -> str:
+    await ctx.approve("first?", notify=mail)
+    await ctx.approve("second?", notify=mail)
+    return await ctx.step("do", done)
 
 
 @app.task
@@ -194,6 +205,19 @@ def test_a_later_run_gets_the_recorded_answer_and_notifies_nobody(kit: Kit) -> N
     assert [approval.by for approval in got] == ["ada", "ada"]
     assert got[0] == got[1]
     assert len(sent) == 1
+
+
+def test_no_run_warns_about_mails_that_it_does_not_need_to_send(
+    kit: Kit, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = two_questions_and_a_step.enqueue_sync()
+    for _ in range(2):
+        kit.drain_sync()
+        app.admin.approvals.approve_sync(handle.id)
+    kit.drain_sync()
+    assert handle.result_sync(1) == "done"
+    assert [request.question for request in sent] == ["first?", "second?"]
+    assert [record.message for record in caplog.records if record.name == "tidegate.steps"] == []
 
 
 def test_a_question_that_nobody_answers_makes_the_task_a_dead_letter(kit: Kit) -> None:

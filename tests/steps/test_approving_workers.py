@@ -89,7 +89,9 @@ async def test_a_run_that_is_killed_after_the_mail_and_before_its_suspension_sen
         async def is_mailed() -> bool:
             store = await core_of(suspending.app).opened_store()
             steps = await store.read_steps(handle.id)
-            return calls(tmp_path)["slow"] > 0 and any(step.name == "notify" and step.data for step in steps)
+            return calls(tmp_path)["slow"] > 0 and any(
+                step.name == "notify approver" and step.data for step in steps
+            )
 
         await until(
             is_mailed, within=60, what="the mail is sent"

@@ -32,6 +32,8 @@ OnTimeout = Literal["raise", "reject"]
 Notify = Callable[["ApprovalRequest"], Awaitable[object] | object]
 """Brings a question to a person, for example by mail. Called once each time that the question is asked."""
 
+_NOTIFY = "notify approver"
+"""The name of the step that brings a question to a person."""
 _CHECK_SECONDS = 1.0
 """How often a run that cannot end yet checks for the answer."""
 
@@ -92,7 +94,7 @@ class ApprovalMethods(WaitMethods):
                 return self._answered(new, asked, on_timeout)
             if notify is not None and notified < asked.asks:
                 call = functools.partial(_notify, notify, self._request(new, data, asked))
-                await self.step("notify", call, key=_step_key(new, asked))
+                await self.step(_NOTIFY, call, key=_step_key(new, asked.asks))
                 notified = asked.asks
             with waits.waiting(self._approval_wait(new, asked)) as mine:
                 await self._wait(mine, _CHECK_SECONDS)
@@ -120,7 +122,7 @@ class ApprovalMethods(WaitMethods):
                 return self._answered(new, asked, on_timeout)
             if notify is not None and notified < asked.asks:
                 call = functools.partial(_notify, notify, self._request(new, data, asked))
-                self.step_sync("notify", call, key=_step_key(new, asked))
+                self.step_sync(_NOTIFY, call, key=_step_key(new, asked.asks))
                 notified = asked.asks
             with waits.waiting(self._approval_wait(new, asked)) as mine:
                 self._wait_sync(mine, _CHECK_SECONDS)
@@ -196,9 +198,14 @@ class ApprovalMethods(WaitMethods):
     def _answered(self, new: NewApproval, asked: AskedApproval, on_timeout: OnTimeout) -> Approval:
         from tidegate.codec import Shape
         from tidegate.domain.approval import Approval, ApprovalState
+        from tidegate.steps.execution import key_fingerprint
 
         if asked.state is None:
             raise TaskStopped(StopReason.LOST.value)
+        steps = self._steps()
+        for asks in range(1, asked.asks + 1):  # an answered question notifies nobody
+            fingerprint = key_fingerprint(_step_key(new, asks))
+            steps.pass_over(steps.identify(_NOTIFY, fingerprint, has_key=True))
         timed_out = asked.state is ApprovalState.TIMED_OUT
         if timed_out and on_timeout == "raise":
             raise ApprovalTimeoutError(
@@ -227,9 +234,9 @@ async def _awaited(sent: Awaitable[object]) -> None:
     await sent
 
 
-def _step_key(new: NewApproval, asked: AskedApproval) -> str:
+def _step_key(new: NewApproval, asks: int) -> str:
     """Return the key of the step that notifies: another one each time that the question is asked."""
-    return f"{new.key} {asked.asks}"
+    return f"{new.key} {asks}"
 
 
 def _moment(seconds: float) -> datetime:

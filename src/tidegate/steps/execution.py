@@ -317,10 +317,15 @@ def _has_no_answer(failure: Failure) -> bool:
     )
 
 
+def key_fingerprint(key: str) -> bytes:
+    """Return the fingerprint of a step with an explicit key."""
+    return b"key\0" + key.encode()
+
+
 def _fingerprint(name: str, args: tuple[Any, ...], options: StepOptions) -> bytes:
     if options.key is None:
         return fingerprint_of_arguments(name, args)
-    key = b"key\0" + options.key.encode()
+    key = key_fingerprint(options.key)
     return key + b"\0" + fingerprint_of_arguments(name, args) if options.on_change == "rerun" else key
 
 

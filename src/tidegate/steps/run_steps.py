@@ -70,6 +70,8 @@ class RunSteps:
         """The records by key; None until they are read. A task's first run has none."""
         self._unmet: set[str] = set()
         """Keys of recorded steps that this run has not come to."""
+        self._passed_over: set[str] = set()
+        """Keys of steps that this run does not need to come to."""
         self._has_warned = False
 
     def load(self) -> Future[list[StepRow]] | None:
@@ -86,7 +88,7 @@ class RunSteps:
         with self._lock:
             if self._recorded is None:
                 self._recorded = {row.key: row for row in rows}
-                self._unmet = set(self._recorded)
+                self._unmet = self._recorded.keys() - self._passed_over
 
     def emit_started(self, name: str, key: str) -> None:
         """Emit that the function of a step is called now."""
@@ -147,6 +149,12 @@ class RunSteps:
         loop = asyncio.get_running_loop()
         with self._lock:
             return self._thread_slots.setdefault(loop, asyncio.Semaphore(MOST_THREADS))
+
+    def pass_over(self, key: str) -> None:
+        """Note that the run does not need to come to a step, because what follows the step is recorded."""
+        with self._lock:
+            self._passed_over.add(key)
+            self._unmet.discard(key)
 
     def recorded(self, key: str, name: str) -> StepRow | None:
         """Return what is recorded of a step that the run has come to; None if nothing is.

@@ -298,7 +298,7 @@ async def test_approvals_of_one_function_are_listed(build: Build) -> None:
     assert await build.store.list_approvals(task_id=fence.task_id, key="other") == []
 
 
-async def test_forgetting_a_task_or_a_tenant_removes_its_approvals(build: Build) -> None:
+async def test_forgetting_a_task_removes_its_approvals(build: Build) -> None:
     fence = (await build.run(tenant="acme")).fence
     await build.store.ask_approval(ask(fence))
     await build.done(succeeded(fence))
