@@ -25,11 +25,13 @@ from tidegate.calls.wait_queue import CallWaitQueue
 from tidegate.domain.failure import Reason
 from tidegate.domain.text import format_duration
 from tidegate.domain.usage import HeaderLimit
-from tidegate.errors import ConfigError, UpstreamParkedError
+from tidegate.errors import CallTooLargeError, ConfigError, UpstreamParkedError
 from tidegate.events import EventBus
+from tidegate.limits.formatting import format_window
 from tidegate.limits.gate import gate_at
 from tidegate.limits.settings import GateKind, LimitDeclaration
-from tidegate.limits.values import CallSlot, GateState, key_gate_name
+from tidegate.limits.tokens import window_too_small
+from tidegate.limits.values import CallSlot, GateRow, GateState, key_gate_name
 from tidegate.store.protocol import Store
 
 MAX_WAIT_SECONDS = 30.0
@@ -100,6 +102,7 @@ class GatePermitSource:
         Raises:
             UpstreamParkedError: The gate does not flow, the slot is further away than the call may wait, or
                 `max_in_flight` calls were running the whole time.
+            CallTooLargeError: The call is larger than a whole limit of tokens.
         """
         permit = GatePermit(self, request)
         try:
@@ -110,6 +113,8 @@ class GatePermitSource:
         return permit
 
     async def _admit(self, permit: GatePermit, request: PermitRequest) -> None:
+        if window_too_small(self._declared.limits, request.expected_tokens) is not None:
+            await self._refuse_if_too_large(request)
         max_wait_seconds = min(request.max_wait_seconds, MAX_WAIT_SECONDS)
         if request.is_charged_at_claim:
             # This comes before any wait, because a second call of the run may start to wait meanwhile.
@@ -124,6 +129,26 @@ class GatePermitSource:
             permit.key = await self._choose_key(self._keys, permit, request)
             permit.extend_lease(request.seconds)  # the wait for the key does not count as time of the call
 
+    async def _refuse_if_too_large(self, request: PermitRequest) -> None:
+        """Refuse a call that exceeds a declared limit on its own, unless a person has raised the limit."""
+        row = await self._stored(await self._declare())
+        limits = self._declared.limits if row is None else row.limits
+        window = window_too_small(limits, request.expected_tokens)
+        if window is not None:
+            raise CallTooLargeError(
+                f"the call is larger than the whole limit of upstream {self._upstream}: {window.name}, "
+                f"{format_window(window)}",
+                fix="make the prompt or max_tokens smaller, or raise the limit if the provider allows more",
+                upstream=self._upstream,
+            )
+
+    async def _stored(self, store: Store) -> GateRow | None:
+        """Return the upstream's gate; None if it has none."""
+        rows = await store.list_gates()
+        return next(
+            (row for row in rows if (row.kind, row.name) == (GateKind.UPSTREAM, self._upstream)), None
+        )
+
     async def _is_parked(self, request: PermitRequest) -> bool:
         """Whether a gate that this process remembers as parked is still parked.
 
@@ -132,8 +157,7 @@ class GatePermitSource:
         if request.is_probe:
             return False
         store = await self._opened_store()
-        rows, now = await store.list_gates(), await store.now()
-        row = next((row for row in rows if (row.kind, row.name) == (GateKind.UPSTREAM, self._upstream)), None)
+        row, now = await self._stored(store), await store.now()
         if row is not None and gate_at(row.gate, row.limits, now).state is not GateState.FLOWING:
             return True
         self.reporter.mark_flowing()

@@ -19,6 +19,8 @@ MEAN_OF = 50
 """An average follows its latest calls: each new one counts for at least one in so many."""
 MAX_FUNCTIONS = 50
 """How many functions of an upstream are remembered: those whose calls ended last."""
+CERTAIN_SHARE = 0.6
+"""A prompt surely has this share of its estimated tokens."""
 FIRST_ESTIMATE = Tokens(500, 500)
 """The estimate while no call of the upstream has shown its usage."""
 
@@ -52,6 +54,16 @@ def expected_tokens(estimates: Sequence[TokenEstimate], expected: ExpectedTokens
     if expected.most_output:
         output = min(output, expected.most_output)
     return Tokens(expected.input or usual.input, output)
+
+
+def window_too_small(limits: Limits, expected: ExpectedTokens) -> Window | None:
+    """Return a limit that a call exceeds on its own, so that waiting does not help; None if there is none.
+
+    Only a part of the prompt's estimate counts, because a call must not be refused by a wrong guess.
+    """
+    least = Tokens(int(expected.input * CERTAIN_SHARE), expected.output)
+    exceeded = (each for each in limits.windows if least.of(each.dimension) > each.amount)
+    return next((each for each in exceeded if each.counts_tokens), None)
 
 
 def calls_per_second(window: Window, gate: Gate) -> float:
