@@ -168,7 +168,7 @@ def test_a_rate_is_forgotten_ten_minutes_after_the_last_429_or_later_if_it_is_ap
 def test_a_gate_whose_calls_are_all_refused_at_the_lowered_rate_parks_and_keeps_that_rate():
     first = refuse(a_row(busy(10)), NOW)
     row = start_all(first, NOW, NOW + 0.5)
-    for place in range(3):
+    for place in range(5):
         assert row.gate.state is GateState.FLOWING
         row = refuse(row, NOW + 0.6 + place / 100)
     assert row.gate.state is GateState.PARKED

@@ -77,11 +77,9 @@ class ChargedBucket:
         self.is_charged = True
 
     def _roll_over(self, now: float) -> TokenBucket:
-        """Return the bucket, without the charges since, for the fixed window of `now`."""
-        before = self.bucket
-        self._bucket = bucket = token_bucket.roll_over(self.window, before, now)
-        if bucket is not before:
-            self._charged = self._near_edge = 0
+        """Return the bucket, with the charges so far, for the fixed window of `now`."""
+        self._bucket = bucket = token_bucket.roll_over(self.window, self.bucket, now)
+        self._charged = self._near_edge = 0
         seconds = self.window.seconds
         ends_at = (math.floor(bucket.window_started_at / seconds) + 1) * seconds
         self._rolls_at = ends_at + self._guard - _ROUNDING_SECONDS

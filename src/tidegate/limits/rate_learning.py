@@ -39,7 +39,7 @@ SETTLE_SECONDS = 0.3
 UNKNOWN_BEGIN_SECONDS = 1.0
 MIN_SENT = 20
 """This many calls since the last 429 show the quota well enough."""
-PERSISTING_REFUSALS, PERSISTING_SHARE = 3, 0.6
+PERSISTING_REFUSALS, PERSISTING_SHARE = 5, 0.6
 """If at least this many calls, and this share of them, were refused at the lowered rate, the rate is not the
 reason, and only a probe helps."""
 ABOVE_ACCEPTED = 0.5
@@ -160,7 +160,7 @@ def _first(learned_rate: LearnedRate, now: float, attempts: Attempts) -> Learned
         slower = share * min(known)
     else:
         slower = FIRST_PER_SECOND
-    target = declared or (recent if age >= GOOD_SECONDS else None)
+    target = (slower + declared) / 2 if declared else (recent if age >= GOOD_SECONDS else None)
     if shown is not None:
         slower, target = max(shown, slower), max(shown, slower)
     return _slowed(learned_rate, now, slower, target, refused=refused)
