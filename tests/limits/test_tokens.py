@@ -78,7 +78,7 @@ def test_settling_never_gives_back_slots_of_the_past(charged: int, difference: i
 
 @given(
     st.lists(
-        st.tuples(st.integers(1, 9_000), st.integers(1, 9_000), st.floats(0, 40)), min_size=1, max_size=60
+        st.tuples(st.integers(1, 9_000), st.integers(1, 9_000), st.floats(0, 40)), min_size=1, max_size=20
     )
 )
 def test_a_fixed_window_never_starts_more_than_it_has(calls: list[tuple[int, int, float]]):

@@ -31,7 +31,7 @@ class Usage:
 
 
 MOST_TOKENS = 10**12
-"""A larger token count of one call is ignored as wrong."""
+"""A larger token count of one call is ignored as wrong. No limit of tokens is larger."""
 
 
 @dataclass(frozen=True, slots=True)

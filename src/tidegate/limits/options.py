@@ -18,7 +18,7 @@ from tidegate.domain.readers import (
     wrong,
 )
 from tidegate.domain.spec import Window
-from tidegate.domain.usage import Dimension
+from tidegate.domain.usage import MOST_TOKENS, Dimension
 from tidegate.errors import OptionError
 from tidegate.limits.settings import Limits
 
@@ -90,7 +90,7 @@ def make_limits(**given: Unpack[UpstreamLimits]) -> Limits:
         windows=tuple(
             Window(
                 name,
-                _whole(name, asked[name]),
+                _whole(name, asked[name], most=MOST if dimension is Dimension.REQUESTS else MOST_TOKENS),
                 seconds,
                 is_fixed=is_fixed or seconds == DAY_SECONDS,
                 dimension=dimension,
@@ -225,8 +225,8 @@ def _rate(value: float) -> float:
     return float(value)
 
 
-def _whole(name: str, value: int) -> int:
-    return whole_option(name, value)
+def _whole(name: str, value: int, *, most: int = MOST) -> int:
+    return whole_option(name, value, most=most)
 
 
 def _seconds(name: str, value: Seconds, *, least: float) -> float:
