@@ -14,14 +14,19 @@ from tidegate.store.protocol import Store
 from tidegate.store.worker_rows import NewWorker, WorkerRow
 
 
-async def test_a_worker_is_listed_as_it_was_registered(build: Build) -> None:
+@pytest.mark.parametrize(("may_grow_to", "most_slots"), [(None, 7), (200, 200)])
+async def test_a_worker_is_listed_as_it_was_registered(
+    build: Build, may_grow_to: int | None, most_slots: int
+) -> None:
     worker = NewWorker(
-        "id-1", "näme\x01", "pool", "host", 42, ("a", "b\x01", ""), 7, lease_seconds=30.0, version="1.2"
-    )
+        "id-1", "näme\x01", "pool", "host", 42, ("a", "b\x01", ""), 7, lease_seconds=30.0, version="1.2",
+        most_slots=may_grow_to,
+    )  # fmt: skip
     await build.store.add_worker(worker)
     assert await build.store.list_workers() == [
         WorkerRow(
-            "id-1", "näme\x01", "pool", "host", 42, ("a", "b\x01", ""), 7, START, START, START + 30, None, 0, "1.2"
+            "id-1", "näme\x01", "pool", "host", 42, ("a", "b\x01", ""), 7, START, START, START + 30, None, 0, "1.2",
+            most_slots=most_slots,
         )
     ]  # fmt: skip
 
