@@ -14,8 +14,11 @@ The path of one call, and where each step is decided:
 4. `gate_permit.py`, `GatePermit.settle`, ends the call, and `reports.py` reports a 429 or an outage to the
    store. `limits.gate.apply_failure` then decides what that does to the gate.
 
-To add a limit, start in `limits/`, whose docstring lists the steps. Limits on tokens, money and tenants need
-no new step here: `PermitRequest` in `permits.py` carries what they charge (`input_tokens`, `output_tokens`,
-`tenant`), and the usage that `settle` receives corrects the estimate. Routes, which choose between
+The tokens of a run's first call are settled by the end of the run; those of other calls by
+`token_settlements.py`.
+
+To add a limit, start in `limits/`, whose docstring lists the steps. Limits on money and tenants need no new
+step here: `PermitRequest` in `permits.py` carries what they charge, and the usage that `settle` receives
+corrects the estimate. Routes, which choose between
 upstreams, will get a `PermitSource` of their own in front of several `GatePermitSource`s.
 """

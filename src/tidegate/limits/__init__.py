@@ -12,6 +12,7 @@ Where things are decided:
 | What does a 429, an outage or a success do to the gate? | `gate.py`: `apply_failure`, `apply_success` |
 | The same for a stored row, with its keys, old calls and probes | `gate_rows.py` |
 | When is the next slot of a rate limit free? | `token_bucket.py` |
+| How many tokens will a call use, and what if it used others? | `tokens.py` |
 | What do response headers show of the provider's limits? | `learned_limits.py` |
 | How fast may runs start after 429s where nobody set a limit? | `rate_learning.py` |
 | How many runs at once can an upstream work on? | `in_flight_learning.py` |
@@ -24,7 +25,7 @@ To add a limit: name it in `options.UpstreamLimits` and `make_limits`, keep its 
 its used amount in `values.GateRow`, and let `admission.GateCheck` check and charge it. `formatting.py` shows
 it to people, and `gate_rows.with_limits` rescales the used amount when the limit changes.
 
-Capabilities to come get a module each, called by `GateCheck`: `tokens.py` (input and output tokens per
-minute), `money.py` (spend per day and month), `tenants.py` (limits keyed by tenant and function) and
-`routes.py` (which upstream of a route is charged).
+Capabilities to come get a module each, called by `GateCheck`: `money.py` (spend per day and
+month), `tenants.py` (limits keyed by tenant and function) and `routes.py` (which upstream of a route is
+charged).
 """
