@@ -48,6 +48,8 @@ class _Changes:
     gate: Gate
     room: int | None
     """How many more runs may be in flight; None for any number."""
+    has_admitted_in_flight: bool = False
+    """Whether a task was admitted while the runs in flight are limited."""
     next_at: dict[Tokens, float] = field(default_factory=dict)
     """When the next task with these tokens may start, as far as it was computed since the last charge."""
 
@@ -113,9 +115,14 @@ class GateCheck:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the row must be written."""
-        return self._gate is not self._before.gate or any(
-            charged.is_charged for charged in self._charged_buckets
+        """Whether the row must be written.
+
+        A row with a limit of runs in flight is written for each admission, because claims compare the row.
+        """
+        return (
+            self._changes.has_admitted_in_flight
+            or self._gate is not self._before.gate
+            or any(charged.is_charged for charged in self._charged_buckets)
         )
 
     def wait(self) -> float | None:
@@ -127,6 +134,12 @@ class GateCheck:
                 return max(0.0, self._gate.probe_at - self._now)
             return None if self._gate.until_at is None else self._gate.until_at - self._now
         return self._slot_at() - self._now
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the gate admits any number of tasks now, and charges nothing."""
+        is_charged = self._charged_buckets or self._changes.room is not None or self.admits_only_probes
+        return not is_charged and self.is_open
 
     @property
     def is_open(self) -> bool:
@@ -155,6 +168,7 @@ class GateCheck:
         changes.next_at.clear()
         if changes.room is not None:
             changes.room -= 1
+            changes.has_admitted_in_flight = True
         tokens_charged = self.needed if self._counts_tokens else None
         if self.admits_only_probes:
             changes.gate = gates.start_probe(self._gate, self._now)

@@ -102,6 +102,8 @@ class SuccessfulRuns(NamedTuple):
 
 TIGHT_SECONDS = 0.25
 """If the next free slot is older than this, the demand decides how many calls start, and not the limit."""
+SUCCESS_SECONDS = 1.0
+"""A gate that only counts successes is written at most once in this time."""
 MESSAGE_CHARACTERS = 500
 """A failure's message is cut to this length in the gate."""
 
@@ -225,6 +227,24 @@ def _learn_in_flight(row: GateRow, gate: Gate, runs: SuccessfulRuns, now: float)
     allowed = min((calls_per_second(each, gate) for each in windows), default=math.inf)
     return in_flight_learning.count_runs(
         gate.in_flight, runs.successes, runs.seconds, now, allowed_per_second=allowed
+    )
+
+
+def can_wait_for_successes(gate: Gate, now: float) -> bool:
+    """Whether a gate flows, has no failure to forget, and counted a success within the last second.
+
+    Further successes are only counted, so it is enough to write them once a second.
+    """
+    refused = (*gate.overloaded_tasks, *gate.rate_limited_tasks)
+    return (
+        gate.state is GateState.FLOWING
+        and gate.failures == 0
+        and not gate.failed_task_ids
+        and gate.slow_start_at is None
+        and gate.rate_limited_since_at is None
+        and gate.last_success_at is not None
+        and all(task.at < gate.last_success_at for task in refused)
+        and now - gate.last_success_at < SUCCESS_SECONDS
     )
 
 

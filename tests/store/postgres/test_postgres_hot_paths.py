@@ -110,10 +110,10 @@ async def test_a_replaced_connection_is_switched_again(worker_url: str) -> None:
 
 
 STEADY_STATEMENTS = [
-    *[("claim", name) for name in ("peek", "walk", "take", "mark_probes")],
+    *[("claim", name) for name in ("peek", "walk", "take", "take_charged", "gates", "mark_probes")],
     *[("finish", name) for name in ("succeed", "end", "attempt", "spend", "rules", "spend_rule", "retry")],
     *[("finish", name) for name in ("release", "dead_letter", "cancel", "free_name", "count", "use")],
-    *[("gates", name) for name in ("in_flight", "save")],
+    *[("gates", name) for name in ("in_flight", "save", "named_locked")],
     ("extend_leases", "beat"),
     ("save_progress", "save"),
     ("read_chunks", "after"),

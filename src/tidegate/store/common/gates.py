@@ -48,12 +48,12 @@ _decode_buckets = lru_cache(maxsize=256)(msgspec.json.Decoder(dict[str, TokenBuc
 
 async def rows(db: Session) -> list[GateRow]:
     """Return every gate, by kind and name."""
-    return [_from_json(*found) for found in await db.rows(db.sql("gates")["all"])]
+    return [from_json(*found) for found in await db.rows(db.sql("gates")["all"])]
 
 
 async def locked_rows(db: Session) -> list[GateRow]:
     """Return every gate, by kind and name, locked until the transaction ends."""
-    return [_from_json(*found) for found in await db.rows(db.sql("gates")["all_locked"])]
+    return [from_json(*found) for found in await db.rows(db.sql("gates")["all_locked"])]
 
 
 async def rows_of(db: Session, upstreams: Iterable[str], functions: Iterable[str]) -> list[GateRow]:
@@ -71,13 +71,13 @@ async def _rows_named(
 ) -> list[GateRow]:
     names = [(str(GateKind.UPSTREAM), storable(name)) for name in upstreams]
     names += [(str(GateKind.FUNCTION), storable(name)) for name in functions]
-    return [_from_json(*found) for found in await db.run_each(db.sql("gates")[statement], names)]
+    return [from_json(*found) for found in await db.run_each(db.sql("gates")[statement], names)]
 
 
 async def locked_row(db: Session, kind: GateKind, name: str) -> GateRow | None:
     """Return one gate, locked until the transaction ends; None if it does not exist."""
     found = await db.row(db.sql("gates")["one_locked"], str(kind), storable(name))
-    return None if found is None else _from_json(*found)
+    return None if found is None else from_json(*found)
 
 
 async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
@@ -278,11 +278,16 @@ def _to_json(row: GateRow) -> tuple[str, str, str]:
     return limits, gate, encode_buckets(row.buckets)
 
 
+def decode_gate(state: str) -> Gate:
+    """Return a gate from its stored form."""
+    return _decode_gate(state)
+
+
 def encode_buckets(buckets: Mapping[str, TokenBucket]) -> str:
     """Return buckets in their stored form."""
     return msgspec.json.encode(buckets).decode()
 
 
-def _from_json(kind: str, name: str, limits: str, gate: str, buckets: str) -> GateRow:
+def from_json(kind: str, name: str, limits: str, gate: str, buckets: str) -> GateRow:
     """Return the row that `_to_json` wrote. Fields that a newer version wrote are ignored."""
     return GateRow(GateKind(kind), name, _decode_limits(limits), _decode_gate(gate), _decode_buckets(buckets))

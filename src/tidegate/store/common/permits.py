@@ -40,7 +40,8 @@ async def acquire_slot(
         on_last_attempt=on_last_attempt,
         expected=expected,
     )
-    if after != found:
+    # With a permit the row is written even if it is the same, because claims compare its version.
+    if after != found or (slot.is_granted and permit_record is not None):
         await gates.save(db, now, [after])
     if not slot.is_granted or permit_record is None:
         return slot

@@ -20,18 +20,19 @@ from tidegate.limits.admission import (
     upstreams_to_count,
 )
 from tidegate.limits.pauses import NO_PAUSES, Pauses
+from tidegate.limits.settings import GateKind
 from tidegate.policy.order import Portion, apportion
 from tidegate.store.common import control, gates
 from tidegate.store.common.columns import PRIORITIES, build_claimed_task
 from tidegate.store.common.text import storable
 from tidegate.store.postgres.channels import Channel, KnownChannels
+from tidegate.store.postgres.charged_claim import UNLIMITED, ReadChecks, plan_charge
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.rows import ClaimedTask, ClaimRequest, ClaimResult, CrashPolicy
 
 _SQL = load("claim")
-_UNLIMITED = Admission()
 
 MANY_CHANNELS = 2_000
 """Number of channels above which one scan of all ready tasks is cheaper (for example, a queue per user)."""
@@ -70,19 +71,26 @@ async def claim(database: Database, known: KnownChannels, request: ClaimRequest)
 async def _peek_and_take(
     database: Database, known: KnownChannels, request: ClaimRequest, crash_policies: CrashPolicies
 ) -> ClaimResult:
-    is_alive, channels, gate_checks = await database.read(
+    is_alive, channels, read = await database.read(
         lambda db: _peek_with_gates(db, known, request, list(crash_policies)), generic_plan=True
     )
     if not is_alive or not channels:
         return ClaimResult((), is_alive=is_alive)
-    if gate_checks is not None and any(
-        gate_checks.of(channel.upstream, channel.function)
-        or gate_checks.is_paused(channel.queue, channel.function)
-        for channel in channels
+    checks = None if read is None else read.checks()
+    if (
+        read is not None
+        and checks is not None
+        and any(
+            checks.of(channel.upstream, channel.function) or checks.is_paused(channel.queue, channel.function)
+            for channel in channels
+        )
     ):
-        return await _take_within_limits(database, request, crash_policies, channels, gate_checks)
+        unchanged = None
+        if all(_is_open(checks, channel) for channel in channels):
+            unchanged = await _take_unchanged(database, request, crash_policies, channels, read)
+        return unchanged or await _take_within_limits(database, request, crash_policies, channels, checks)
     tasks = await _take(database, request, crash_policies, channels, checks_gates=True)
-    if gate_checks is None and len(channels) == 1 and len(tasks) == request.slots:
+    if read is None and len(channels) == 1 and len(tasks) == request.slots:
         known.remember_only(request, channels[0])
     return ClaimResult(tuple(tasks))
 
@@ -104,6 +112,33 @@ async def _take(
         generic_plan=True,
     )
     return [_claimed_task(row) for row in _in_portion_order(rows, portions)]
+
+
+async def _take_unchanged(
+    database: Database,
+    request: ClaimRequest,
+    crash_policies: CrashPolicies,
+    channels: Sequence[Channel],
+    read: ReadChecks,
+) -> ClaimResult | None:
+    """Take tasks and charge their gates in one statement; None if the gates must be locked first."""
+    portions, checks = _portions(request, channels), read.checks()
+    charge = plan_charge(read, checks, channels, _tasks_by_channel(channels, portions))
+    if charge is None:
+        return None
+    wanted = _take_columns(crash_policies, charge.shares)
+    rows = await database.autocommit(
+        lambda db: db.rows(
+            _SQL["take_charged"], db.at, request.worker_id, *wanted, True, None, *charge.columns
+        ),
+        repeatable=False,
+        generic_plan=True,
+    )
+    if not rows:
+        return None
+    admitted = {row["task_id"]: charge.admission(number) for number, row in enumerate(rows)}
+    tasks = [_claimed_task(row, admitted[row["task_id"]]) for row in _in_portion_order(rows, portions)]
+    return ClaimResult(tuple(tasks), next_claim_seconds=_next_claim_seconds(checks, channels))
 
 
 async def _take_within_limits(
@@ -211,15 +246,28 @@ def _next_claim_seconds(gate_checks: GateChecks, channels: Sequence[Channel]) ->
 
 async def _peek_with_gates(
     db: PostgresSession, known: KnownChannels, request: ClaimRequest, functions: list[str]
-) -> tuple[bool, list[Channel], GateChecks | None]:
-    """Return whether the worker is alive, the channels with the first tasks, and their gate checks."""
+) -> tuple[bool, list[Channel], ReadChecks | None]:
+    """Return whether the worker is alive, the channels with the first tasks, and their gates."""
     is_alive, found, channels = await _peek(db, known, request, functions)
     if not channels or found is _Checked.NOTHING:
         return is_alive, channels, None
     paused = Pauses(await control.list_pauses(db)) if found is _Checked.GATES_AND_PAUSES else NO_PAUSES
-    rows, now = await gates.rows_of(db, *_gate_names(channels)), await db.now()
-    source = ReadGates(rows, await gates.in_flight(db, now, upstreams_to_count(rows, now)))
-    return is_alive, channels, GateChecks(source, now, paused)
+    return is_alive, channels, await _read_gates(db, channels, paused)
+
+
+async def _read_gates(db: PostgresSession, channels: Sequence[Channel], paused: Pauses) -> ReadChecks:
+    """Return the checks of these channels' gates, which are read without a lock."""
+    upstreams, functions = _gate_names(channels)
+    kinds = [str(GateKind.UPSTREAM)] * len(upstreams) + [str(GateKind.FUNCTION)] * len(functions)
+    names = [storable(name) for name in (*upstreams, *functions)]
+    found = await db.rows(_SQL["gates"], kinds, names, db.at)
+    rows = [gates.from_json(*row[:5]) for row in found]
+    now = found[0]["now"] if found else 0.0
+    in_flight = {row["name"]: row["in_flight"] for row in found if row["in_flight"] is not None}
+    if uncounted := [name for name in upstreams_to_count(rows, now) if name not in in_flight]:
+        in_flight |= await gates.in_flight(db, now, uncounted)
+    versions = {(row.kind, row.name): each["version"] for row, each in zip(rows, found, strict=True)}
+    return ReadChecks(ReadGates(rows, in_flight), versions, now, paused)
 
 
 def _gate_names(channels: Iterable[Channel]) -> tuple[set[str], set[str]]:
@@ -274,7 +322,7 @@ async def _peek(
     return is_alive, _Checked(checked), [channel for channel in channels if channel.first_rank is not None]
 
 
-def _claimed_task(row: Any, admitted: Admission = _UNLIMITED) -> ClaimedTask:
+def _claimed_task(row: Any, admitted: Admission = UNLIMITED) -> ClaimedTask:
     """Return a task from a row: the columns of `StoredClaim`, then the current time."""
     return build_claimed_task(row[:-1], row["now"], str, admitted)
 

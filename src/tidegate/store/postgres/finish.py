@@ -7,13 +7,20 @@ written with a placeholder for the part that cannot be stored. Each half is a se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import FinishStatus, Outcome, Succeeded
 from tidegate.domain.states import State
-from tidegate.limits.gate_rows import by_upstream, counts_as_success, is_silent_probe, successful_run
+from tidegate.limits.gate_rows import (
+    by_upstream,
+    can_wait_for_successes,
+    counts_as_success,
+    is_silent_probe,
+    successful_run,
+)
 from tidegate.store.common import gates, ids
 from tidegate.store.common.final_hooks import EndedTask
 from tidegate.store.common.outcomes import is_resend, with_placeholder
@@ -24,6 +31,7 @@ from tidegate.store.postgres.final_hooks import enqueue_hooks
 from tidegate.store.postgres.outcomes import end_runs, record_calls
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
+from tidegate.store.postgres.unwritten_successes import UnwrittenSuccesses
 
 _SQL = load("finish")
 
@@ -35,7 +43,7 @@ MAX_RESULT_BYTES = 8_388_608
 the time limit of a call. A larger batch would time out and be resent again and again."""
 
 
-class _SuccessRow(NamedTuple):
+class SuccessRow(NamedTuple):
     """A run that succeeded."""
 
     upstream: str
@@ -48,12 +56,29 @@ OutcomesById = Mapping[str, Outcome]
 """Outcomes of different tasks, by task id, in the order of the ids."""
 
 
-async def finish(database: Database, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
-    """Write the outcomes of these runs; return a status per outcome, in order."""
+@dataclass(slots=True)
+class _Successful:
+    """The runs of a write that succeeded, with what their gates need."""
+
+    rows: list[SuccessRow]
+    """Without the runs that have no upstream."""
+    gates: dict[str, str]
+    """The stored states of the upstreams' gates."""
+    now: float
+
+
+Successes = UnwrittenSuccesses[SuccessRow]
+
+
+async def finish(database: Database, unwritten: Successes, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
+    """Write the outcomes of these runs; return a status per outcome, in order.
+
+    Successes that the gates of their upstreams need not know at once are kept in `unwritten`.
+    """
     statuses: list[FinishStatus] = [FinishStatus.FENCED] * len(outcomes)
     for positions in _rounds(outcomes):
         statuses_of_round = await _finish(
-            database, {task_id: outcomes[position] for task_id, position in positions.items()}
+            database, unwritten, {task_id: outcomes[position] for task_id, position in positions.items()}
         )
         for task_id, position in positions.items():
             statuses[position] = statuses_of_round[task_id]
@@ -91,35 +116,35 @@ def _bytes_of(outcome: Outcome) -> int:
     return len(result) if isinstance(result, bytes) else 0  # the write refuses a result that is not bytes
 
 
-async def _finish(database: Database, batch: OutcomesById) -> dict[str, FinishStatus]:
+async def _finish(database: Database, unwritten: Successes, batch: OutcomesById) -> dict[str, FinishStatus]:
     """Write a batch, or its halves if its content is refused.
 
     Raises:
         ValueError: An outcome is refused even with a placeholder.
     """
     try:
-        return await _write(database, batch)
+        return await _write(database, unwritten, batch)
     except CONTENT_ERRORS as error:
         if len(batch) == 1:
             plain = {task_id: with_placeholder(outcome, error) for task_id, outcome in batch.items()}
             with refused_content():
-                return await _write(database, plain)
+                return await _write(database, unwritten, plain)
     statuses: dict[str, FinishStatus] = {}
     entries, middle = list(batch.items()), len(batch) // 2
     for half in (entries[:middle], entries[middle:]):
-        statuses |= await _finish(database, dict(half))
+        statuses |= await _finish(database, unwritten, dict(half))
     return statuses
 
 
 async def _write(
-    database: Database, batch: OutcomesById, *, with_hooks: bool = False
+    database: Database, unwritten: Successes, batch: OutcomesById, *, with_hooks: bool = False
 ) -> dict[str, FinishStatus]:
     """End the runs that are current; return for the other runs whether this outcome was written before.
 
     Without `with_hooks` the successes may be one statement without a transaction. The statement skips tasks
     with a final hook.
     """
-    done = await _end_current(database, batch, with_hooks=with_hooks)
+    done = await _end_current(database, unwritten, batch, with_hooks=with_hooks)
     statuses = dict.fromkeys(done, FinishStatus.DONE)
     rest = {task_id: outcome for task_id, outcome in batch.items() if task_id not in done}
     if rest:
@@ -127,39 +152,69 @@ async def _write(
         # These runs were neither ended nor refused: their final state enqueues a task, or their row was being
         # changed, for example by a cancel. Try them once more.
         again = {task_id: outcome for task_id, outcome in rest.items() if task_id not in statuses}
-        statuses |= await _write(database, again, with_hooks=True) if again else {}
+        statuses |= await _write(database, unwritten, again, with_hooks=True) if again else {}
     return statuses
 
 
-async def _end_current(database: Database, batch: OutcomesById, *, with_hooks: bool) -> set[str]:
+async def _end_current(
+    database: Database, unwritten: Successes, batch: OutcomesById, *, with_hooks: bool
+) -> set[str]:
     successes = {task_id: outcome for task_id, outcome in batch.items() if isinstance(outcome, Succeeded)}
     unsuccessful = {
         task_id: outcome for task_id, outcome in batch.items() if not isinstance(outcome, Succeeded)
     }
-    successful: list[_SuccessRow] = []
+    successful = _Successful([], {}, 0.0)
     made_calls = any(outcome.calls.ended or outcome.calls.used for outcome in successes.values())
     if not (unsuccessful or made_calls or with_hooks):
         done = await database.autocommit(
             lambda db: _succeed(db, successes, successful, with_hooks=False), generic_plan=True
         )
     else:
+        if unsuccessful:  # a failure is judged by the successes before it
+            await write_successes(database, unwritten.take())
 
         async def both(db: PostgresSession) -> set[str]:
-            successful.clear()
+            successful.rows.clear()
             done = await _succeed(db, successes, successful, with_hooks=True) if successes else set()
             await record_calls(db, {task_id: successes[task_id].calls for task_id in done})
             return done | await end_runs(db, unsuccessful) if unsuccessful else done
 
         done = await database.transact(both, generic_plan=True)
-    if successful:  # after the commit, so that no finish waits for a gate; if it fails, one more probe runs
-        await database.transact(lambda db: _update_gates(db, successful), generic_plan=True)
+    # After the commit, so that no finish waits for a gate. If it fails, one more probe runs.
+    await write_successes(database, _due(successful, unwritten))
     return done
+
+
+def _due(successful: _Successful, unwritten: Successes) -> list[SuccessRow]:
+    """Return the runs to write to their gates now; keep those that can wait."""
+    due: list[SuccessRow] = []
+    runs_of: dict[str, list[SuccessRow]] = {}
+    for run in successful.rows:
+        if run.probe or run.calls.tokens is not None or counts_as_success(run, run.calls):
+            runs_of.setdefault(run.upstream, []).append(run)
+    for upstream, runs in runs_of.items():
+        state = successful.gates.get(upstream)
+        if state is None:  # it has no gate
+            continue
+        can_wait = can_wait_for_successes(gates.decode_gate(state), successful.now)
+        # A probe may open the gate, and tokens are settled at once.
+        if can_wait and not any(run.probe or run.calls.tokens is not None for run in runs):
+            due += unwritten.keep(upstream, runs, successful.now)
+        else:
+            due += [*unwritten.take([upstream]), *runs]
+    return due
+
+
+async def write_successes(database: Database, runs: Sequence[SuccessRow]) -> None:
+    """Apply successful runs to the gates of their upstreams."""
+    if runs:
+        await database.transact(lambda db: _update_gates(db, runs), generic_plan=True)
 
 
 async def _succeed(
     db: PostgresSession,
     successes: Mapping[str, Succeeded],
-    successful: list[_SuccessRow],
+    successful: _Successful,
     *,
     with_hooks: bool,
 ) -> set[str]:
@@ -175,22 +230,24 @@ async def _succeed(
     ]
     columns = [list(column) for column in zip(*results, strict=True)] or [[], [], []]
     ended = await db.rows(_SQL["succeed"], db.at, list(successes), runs, *columns, with_hooks)
-    successful += [
-        _SuccessRow(upstream, seconds, probe, successes[str(task_id)].calls)
+    successful.rows += [
+        SuccessRow(upstream, seconds, probe, successes[str(task_id)].calls)
         for task_id, upstream, seconds, probe, *_ in ended
         if upstream
     ]
+    successful.gates |= {row["upstream"]: row["gate"] for row in ended if row["gate"] is not None}
+    successful.now = max((row["now"] for row in ended), default=successful.now)
     if with_hooks:
         hooked = [
             EndedTask(str(task_id), State.SUCCEEDED, run)
-            for task_id, *_, run, has_on_final in ended
+            for task_id, _, _, _, run, has_on_final, *_ in ended
             if has_on_final
         ]
         await enqueue_hooks(db, hooked)
     return {str(task_id) for task_id, *_ in ended}
 
 
-async def _update_gates(db: PostgresSession, runs: Sequence[_SuccessRow]) -> None:
+async def _update_gates(db: PostgresSession, runs: Sequence[SuccessRow]) -> None:
     """Apply successful runs to gates: they open gates and end slow starts."""
     successful = [
         successful_run(run, run.calls, run.seconds) for run in runs if counts_as_success(run, run.calls)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from tidegate.domain.failure import CallFailure
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
+from tidegate.limits.values import Gate
 from tidegate.store.common import (
     due_schedules,
     forget,
@@ -105,6 +107,7 @@ class PostgresStore(CommonStore):
         self._database = Database(address, clock=clock, busy_seconds=busy_seconds)
         self._latest = 0.0
         self._channels = KnownChannels()
+        self._unwritten = finish.Successes()
         self._watch = PostgresWatcher(self._database)
         self._transaction_enqueuer = TransactionEnqueuer(
             self.address.schema, self._checked_identity, self._notify_from_anywhere
@@ -257,7 +260,14 @@ class PostgresStore(CommonStore):
 
     async def finish(self, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
         """Write outcomes. A batch refused because of its content is written in several transactions."""
-        return self._notify(await finish.finish(self._database, outcomes)) if outcomes else []
+        if not outcomes:
+            return []
+        return self._notify(await finish.finish(self._database, self._unwritten, outcomes))
+
+    async def report_failure(self, upstream: str, failure: CallFailure) -> Gate:
+        # A failure is judged by the successes before it.
+        await finish.write_successes(self._database, self._unwritten.take([upstream]))
+        return await super().report_failure(upstream, failure)
 
     async def save_progress(self, notes: Sequence[ProgressUpdate]) -> list[Fence]:
         async def keep(db: Session) -> list[Fence]:

@@ -3,12 +3,113 @@
 -- Rows that another claim has locked are skipped.
 -- moves: ready -> running
 
+-- shared: moving
+head AS MATERIALIZED (
+    SELECT
+        r.row_location, r.task_id, r.queue, r.priority, r.upstream, r.function, r.tenant, r.rank, r.ready_at, r.run,
+        channel.position, channel.crash_limit, channel.crash_base, channel.crash_cap
+    FROM holder
+    CROSS JOIN unnest(
+        $3::text[], $4::smallint[], $5::text[], $6::text[], $7::bigint[], $8::float8[], $9::integer[],
+        $10::integer[], $11::float8[], $12::float8[], $14::uuid[]
+    ) AS channel (
+        queue, priority, upstream, function, position, bound, tasks, crash_limit, crash_base, crash_cap, only_id
+    )
+    CROSS JOIN LATERAL (
+        SELECT
+            x.ctid AS row_location, x.task_id, x.queue, x.priority, x.upstream, x.function, x.tenant, x.rank, x.ready_at,
+            x.run
+        FROM /*schema*/ready AS x
+        WHERE x.queue = channel.queue
+            AND x.priority = channel.priority
+            AND x.upstream = channel.upstream
+            AND x.function = channel.function
+            AND x.rank >= channel.bound
+            AND nullif(channel.only_id IS NULL OR x.task_id = channel.only_id, false) IS NOT NULL
+        ORDER BY x.rank, x.task_id
+        LIMIT channel.tasks
+        FOR UPDATE SKIP LOCKED
+    ) AS r
+),
+gone AS (
+    DELETE FROM /*schema*/ready
+    WHERE ctid = ANY (ARRAY (SELECT row_location FROM head))
+    RETURNING task_id
+),
+chosen AS MATERIALIZED (
+    SELECT
+        h.task_id, h.run, h.function, h.queue, h.priority, h.upstream, h.tenant, p.args, p.codec_tag,
+        t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, t.enqueued_at, h.ready_at,
+        t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.total_timeout_seconds, t.max_attempts,
+        t.labels, t.unique_name, t.has_on_final, t.since_at, h.rank, h.position, h.crash_limit, h.crash_base, h.crash_cap,
+        CASE
+            WHEN h.run > 0 THEN (
+                SELECT json_build_array(x.verdict, x.reason, x.message, x.run, x.ended_at)::text
+                FROM /*schema*/attempt AS x
+                WHERE x.task_id = h.task_id
+                    AND x.verdict <> ''
+                ORDER BY x.run DESC
+                LIMIT 1
+            )
+        END AS last_failure
+    FROM head AS h
+    CROSS JOIN LATERAL (
+        SELECT
+            x.attempts, x.parks, x.crashes, x.losses, x.releases, x.rule_attempts, x.enqueued_at,
+            x.first_started_at, x.parked_at, x.paused_seconds, x.deadline_at, x.timeout_seconds, x.total_timeout_seconds, x.max_attempts,
+            x.labels, CASE WHEN x.unique_until_final THEN x.unique_name END AS unique_name,
+            x.on_final IS NOT NULL AS has_on_final, coalesce(x.redriven_at, x.enqueued_at) AS since_at
+        FROM /*schema*/task AS x
+        WHERE x.id = h.task_id
+        LIMIT 1
+    ) AS t
+    CROSS JOIN LATERAL (
+        SELECT x.args, x.codec_tag
+        FROM /*schema*/payload AS x
+        WHERE x.task_id = h.task_id
+        LIMIT 1
+    ) AS p
+    WHERE (h.task_id IN (SELECT task_id FROM gone)) IS TRUE
+),
+started AS (
+    INSERT INTO /*schema*/running (
+        task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at, crash_limit,
+        crash_base_seconds, crash_max_seconds, unique_name, has_on_final, since_at
+    )
+    SELECT
+        c.task_id, c.run + 1, holder.id, c.queue, c.priority, c.upstream, c.function, c.tenant, c.ready_at,
+        holder.now, c.crash_limit, c.crash_base, c.crash_cap, c.unique_name, c.has_on_final,
+        c.since_at
+    FROM chosen AS c
+    CROSS JOIN holder
+),
+resumed AS (
+    -- Resume the total timeout of parked tasks.
+    UPDATE /*schema*/task AS t
+    SET
+        paused_seconds = t.paused_seconds + greatest(0, holder.now - t.parked_at),
+        parked_at = NULL
+    FROM holder
+    WHERE t.id = ANY (ARRAY (SELECT task_id FROM chosen WHERE parked_at IS NOT NULL))
+        AND t.parked_at IS NOT NULL
+)
+
+-- shared: taken
+SELECT
+    c.task_id, c.run, c.function, c.queue, c.priority, c.upstream, c.tenant, c.args, c.codec_tag, c.attempts,
+    c.parks, c.crashes, c.losses, c.releases, c.rule_attempts, c.enqueued_at, c.ready_at, c.first_started_at,
+    c.parked_at, c.paused_seconds, c.deadline_at, c.timeout_seconds, c.total_timeout_seconds, c.max_attempts, c.labels,
+    c.last_failure, holder.now
+FROM chosen AS c
+CROSS JOIN holder
+ORDER BY c.priority, c.position, c.rank, c.task_id
+
 -- name: peek
 -- Every channel of the served queues whose function is known. It steps through the index `ready_channel` from the
 -- first task of one channel to the first of the next, so that a channel costs one step, independent of its size.
 -- If channels are given, only those are read, each from its bound on, so that entries of removed rows are not read
 -- again. `positions` are the positions of the channel's first tasks among all tasks of the priority. A single channel
--- needs no comparison, so only its first task is read. At least one row is returned; `queue` is NULL if there is no
+-- needs no comparison, so only its first task is read, unless an upstream's gate must charge the tasks. At least one row is returned; `queue` is NULL if there is no
 -- channel. `entries` is the number of index entries read, including those of removed rows. `checked` is what a claim
 -- must check: 0 nothing, 1 gates, 2 gates and pauses. A store without gates and pauses has no extra round trip.
 -- 1 worker id, 2 queues in listed order, NULL for any, 3 functions, 4 how many at most, 5 whether in listed order,
@@ -85,7 +186,7 @@ head AS (
             AND r.function = l.function
             AND r.rank >= l.bound
         ORDER BY r.rank, r.task_id
-        LIMIT CASE WHEN l.channels = 1 THEN 1 ELSE $4 END
+        LIMIT CASE WHEN l.channels = 1 AND l.upstream = '' THEN 1 ELSE $4 END
     ) AS h
 ),
 peeked AS MATERIALIZED (
@@ -176,103 +277,87 @@ WITH holder AS MATERIALIZED (
         AND ($13 OR NOT EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system'))
     FOR KEY SHARE OF w
 ),
-head AS MATERIALIZED (
-    SELECT
-        r.row_location, r.task_id, r.queue, r.priority, r.upstream, r.function, r.tenant, r.rank, r.ready_at, r.run,
-        channel.position, channel.crash_limit, channel.crash_base, channel.crash_cap
-    FROM holder
-    CROSS JOIN unnest(
-        $3::text[], $4::smallint[], $5::text[], $6::text[], $7::bigint[], $8::float8[], $9::integer[],
-        $10::integer[], $11::float8[], $12::float8[], $14::uuid[]
-    ) AS channel (
-        queue, priority, upstream, function, position, bound, tasks, crash_limit, crash_base, crash_cap, only_id
-    )
+/*moving*/
+/*taken*/
+
+-- name: take_charged
+-- Same as `take`, and charge the gates in the same statement, if nobody has changed them since they were read. If a gate
+-- has changed, no task is taken. Without anything to charge, the gates are only compared.
+-- 1 to 14 as for `take`; arrays by gate, in the order of kind and name: 15 kinds, 16 names, 17 versions (see `gates`);
+-- 18 buckets by gate and number of taken tasks, from 0 on; 19 how many of these each gate has; NULL to charge nothing
+WITH unchanged AS MATERIALIZED (
+    SELECT g.row_location, given.number
+    FROM unnest($15::text[], $16::text[], $17::text[]) WITH ORDINALITY AS given (kind, name, version, number)
     CROSS JOIN LATERAL (
-        SELECT
-            x.ctid AS row_location, x.task_id, x.queue, x.priority, x.upstream, x.function, x.tenant, x.rank, x.ready_at,
-            x.run
-        FROM /*schema*/ready AS x
-        WHERE x.queue = channel.queue
-            AND x.priority = channel.priority
-            AND x.upstream = channel.upstream
-            AND x.function = channel.function
-            AND x.rank >= channel.bound
-            AND nullif(channel.only_id IS NULL OR x.task_id = channel.only_id, false) IS NOT NULL
-        ORDER BY x.rank, x.task_id
-        LIMIT channel.tasks
-        FOR UPDATE SKIP LOCKED
-    ) AS r
+        SELECT x.ctid AS row_location
+        FROM /*schema*/gate AS x
+        WHERE x.kind = given.kind
+            AND x.name = given.name
+            AND x.xmin::text = given.version
+        FOR UPDATE
+    ) AS g
+    WHERE $19::integer IS NOT NULL
+    UNION ALL
+    SELECT x.ctid, given.number
+    FROM unnest($15::text[], $16::text[], $17::text[]) WITH ORDINALITY AS given (kind, name, version, number)
+    JOIN /*schema*/gate AS x ON x.kind = given.kind AND x.name = given.name AND x.xmin::text = given.version
+    WHERE $19::integer IS NULL
 ),
-gone AS (
-    DELETE FROM /*schema*/ready
-    WHERE ctid = ANY (ARRAY (SELECT row_location FROM head))
-    RETURNING task_id
+holder AS MATERIALIZED (
+    SELECT w.id, /*schema*/moment($1) AS now
+    FROM /*schema*/worker AS w
+    WHERE w.id = $2
+        AND w.retired_at IS NULL
+        AND $13
+        AND (SELECT count(*) FROM unchanged) = cardinality($15::text[])
+    FOR KEY SHARE OF w
 ),
-chosen AS MATERIALIZED (
-    SELECT
-        h.task_id, h.run, h.function, h.queue, h.priority, h.upstream, h.tenant, p.args, p.codec_tag,
-        t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, t.enqueued_at, h.ready_at,
-        t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.total_timeout_seconds, t.max_attempts,
-        t.labels, t.unique_name, t.has_on_final, t.since_at, h.rank, h.position, h.crash_limit, h.crash_base, h.crash_cap,
-        CASE
-            WHEN h.run > 0 THEN (
-                SELECT json_build_array(x.verdict, x.reason, x.message, x.run, x.ended_at)::text
-                FROM /*schema*/attempt AS x
-                WHERE x.task_id = h.task_id
-                    AND x.verdict <> ''
-                ORDER BY x.run DESC
-                LIMIT 1
-            )
-        END AS last_failure
-    FROM head AS h
-    CROSS JOIN LATERAL (
-        SELECT
-            x.attempts, x.parks, x.crashes, x.losses, x.releases, x.rule_attempts, x.enqueued_at,
-            x.first_started_at, x.parked_at, x.paused_seconds, x.deadline_at, x.timeout_seconds, x.total_timeout_seconds, x.max_attempts,
-            x.labels, CASE WHEN x.unique_until_final THEN x.unique_name END AS unique_name,
-            x.on_final IS NOT NULL AS has_on_final, coalesce(x.redriven_at, x.enqueued_at) AS since_at
-        FROM /*schema*/task AS x
-        WHERE x.id = h.task_id
-        LIMIT 1
-    ) AS t
-    CROSS JOIN LATERAL (
-        SELECT x.args, x.codec_tag
-        FROM /*schema*/payload AS x
-        WHERE x.task_id = h.task_id
-        LIMIT 1
-    ) AS p
-    WHERE (h.task_id IN (SELECT task_id FROM gone)) IS TRUE
-),
-started AS (
-    INSERT INTO /*schema*/running (
-        task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at, crash_limit,
-        crash_base_seconds, crash_max_seconds, unique_name, has_on_final, since_at
-    )
-    SELECT
-        c.task_id, c.run + 1, holder.id, c.queue, c.priority, c.upstream, c.function, c.tenant, c.ready_at,
-        holder.now, c.crash_limit, c.crash_base, c.crash_cap, c.unique_name, c.has_on_final,
-        c.since_at
-    FROM chosen AS c
-    CROSS JOIN holder
-),
-resumed AS (
-    -- Resume the total timeout of parked tasks.
-    UPDATE /*schema*/task AS t
+/*moving*/,
+charged AS (
+    UPDATE /*schema*/gate AS g
     SET
-        paused_seconds = t.paused_seconds + greatest(0, holder.now - t.parked_at),
-        parked_at = NULL
+        buckets = ($18::text[])[
+            (SELECT (u.number - 1) * $19::integer FROM unchanged AS u WHERE u.row_location = g.ctid)
+            + (SELECT count(*) FROM chosen) + 1
+        ],
+        changed_at = holder.now
     FROM holder
-    WHERE t.id = ANY (ARRAY (SELECT task_id FROM chosen WHERE parked_at IS NOT NULL))
-        AND t.parked_at IS NOT NULL
+    WHERE g.ctid = ANY (ARRAY (SELECT row_location FROM unchanged))
+        AND $19::integer IS NOT NULL
+        AND EXISTS (SELECT 1 FROM chosen)
 )
+/*taken*/
+
+-- name: gates
+-- The gates of channels, each with its version: the number of the transaction that wrote it. `in_flight` is NULL unless the
+-- gate may limit calls in flight.
+-- Arrays: 1 kinds, 2 names; 3 at
 SELECT
-    c.task_id, c.run, c.function, c.queue, c.priority, c.upstream, c.tenant, c.args, c.codec_tag, c.attempts,
-    c.parks, c.crashes, c.losses, c.releases, c.rule_attempts, c.enqueued_at, c.ready_at, c.first_started_at,
-    c.parked_at, c.paused_seconds, c.deadline_at, c.timeout_seconds, c.total_timeout_seconds, c.max_attempts, c.labels,
-    c.last_failure, holder.now
-FROM chosen AS c
-CROSS JOIN holder
-ORDER BY c.priority, c.position, c.rank, c.task_id
+    g.kind, g.name, g.limits, g.state, g.buckets, g.xmin::text AS version, clock.now,
+    CASE
+        WHEN g.kind = 'upstream'
+            AND NOT (
+                g.limits LIKE '%"max_in_flight":null%'
+                AND g.state LIKE '%"slow_start_at":null%'
+                AND g.state LIKE '%"target":null%'
+            )
+        THEN
+            (SELECT count(*) FROM /*schema*/running AS r WHERE r.upstream = g.name AND r.upstream <> '')
+            + (
+                SELECT count(*)
+                FROM /*schema*/permit AS p
+                WHERE p.upstream = g.name
+                    AND p.expires_at > clock.now
+                    AND (
+                        p.task_id IS NULL
+                        OR EXISTS (SELECT 1 FROM /*schema*/running AS r WHERE r.task_id = p.task_id AND r.run = p.run)
+                    )
+            )
+    END AS in_flight
+FROM (SELECT /*schema*/moment($3) AS now) AS clock
+CROSS JOIN unnest($1::text[], $2::text[]) AS given (kind, name)
+JOIN /*schema*/gate AS g ON g.kind = given.kind AND g.name = given.name
+ORDER BY g.kind, g.name
 
 -- name: prober
 -- The first task of a channel that is not on its last attempt; if there is no such task, the first task. The gate of

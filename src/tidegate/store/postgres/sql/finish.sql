@@ -6,7 +6,8 @@
 -- name: succeed
 -- End the runs that are current, in one statement. If another transaction changes a row at the same moment (a cancel
 -- request), the row is locked but its new version is not seen, so the row stays. Then run the statement again. Deleted
--- rows are looked up in a hash, as in `take` of the claim.
+-- rows are looked up in a hash, as in `take` of the claim. `gate` is the state of the upstream's gate, in one row of each
+-- upstream.
 -- 1 at, 2 task ids in order, 3 runs, 4 task ids of those with a result other than null, 5 codec tags, 6 results, 7 whether to
 -- end tasks whose final state enqueues a task: that needs a transaction
 WITH clock AS MATERIALIZED (
@@ -84,7 +85,16 @@ freed AS (
         WHERE e.unique_name IS NOT NULL
     ))
 )
-SELECT e.task_id, e.upstream, clock.now - e.started_at AS seconds, e.probe, e.run, e.has_on_final
+SELECT
+    e.task_id, e.upstream, clock.now - e.started_at AS seconds, e.probe, e.run, e.has_on_final, clock.now,
+    CASE
+        WHEN e.upstream <> '' AND row_number() OVER (PARTITION BY e.upstream) = 1 THEN (
+            SELECT g.state
+            FROM /*schema*/gate AS g
+            WHERE g.kind = 'upstream'
+                AND g.name = e.upstream
+        )
+    END AS gate
 FROM ended AS e
 CROSS JOIN clock
 
