@@ -103,7 +103,7 @@ format: setup
 	@.venv/bin/ruff check --fix .
 
 bench: setup
-	@.venv/bin/python -m benchmarks $(ARGS)
+	@PYTHONPATH=tests .venv/bin/python -m benchmarks $(ARGS)
 
 bench-economics: setup
 	@.venv/bin/python -m benchmarks.economics $(ARGS)

@@ -23,6 +23,7 @@ FIGURES = (
     "web",
     "testing",
     "schedules",
+    "limited",
 )
 
 
