@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tidegate.domain.failure import CallFailure, Reason
 from tidegate.domain.spec import Window
 from tidegate.limits import gate as gates
-from tidegate.limits import in_flight_learning
-from tidegate.limits.admission import GateCheck, find_block
+from tidegate.limits import in_flight_learning, probes
+from tidegate.limits.admission import GateCheck
+from tidegate.limits.blocks import find_block
 from tidegate.limits.settings import GateKind, Limits
 from tidegate.limits.values import Gate, GateRow, GateState, ParkedBy
 
@@ -105,17 +106,17 @@ def of(task_id: str, call_failure: CallFailure = DOWN) -> CallFailure:
 def test_repeated_failures_of_one_task_do_not_park_the_gate(reason):
     poisoned = CallFailure(reason, task_id="poisoned")
     gate = failed(FLOWING, *[poisoned] * 20)
-    assert (gate.state, gates.admits_only_probes(gate)) == (GateState.FLOWING, False)
+    assert (gate.state, probes.admits_only_probes(gate)) == (GateState.FLOWING, False)
     assert gate_check(gate, NOW).is_open
     assert gate_check(gate, NOW).admit().is_probe is False
 
 
 def test_failures_of_two_tasks_admit_only_probes_unless_a_call_succeeded_between():
     poisoned, other = of("poisoned"), of("other")
-    assert gates.admits_only_probes(failed(FLOWING, poisoned, other))
+    assert probes.admits_only_probes(failed(FLOWING, poisoned, other))
     between = gates.apply_call_success(failed(FLOWING, poisoned), NOW)
-    assert not gates.admits_only_probes(failed(between, other))
-    assert not gates.admits_only_probes(failed(good(failed(FLOWING, poisoned), NOW), other))
+    assert not probes.admits_only_probes(failed(between, other))
+    assert not probes.admits_only_probes(failed(good(failed(FLOWING, poisoned), NOW), other))
     parked = failed(FLOWING, *[poisoned] * 4, other)
     assert (parked.state, parked.parked_by) == (GateState.PARKED, ParkedBy.FAILURES)
 

@@ -17,7 +17,9 @@ from tidegate.domain.spec import Window
 from tidegate.domain.states import State
 from tidegate.domain.usage import Dimension, HeaderLimit
 from tidegate.limits import gate as gates
-from tidegate.limits.admission import Admission, GateCheck, find_block, take_call_slot
+from tidegate.limits.admission import Admission, GateCheck
+from tidegate.limits.blocks import find_block
+from tidegate.limits.call_slots import take_call_slot
 from tidegate.limits.formatting import format_block
 from tidegate.limits.learned_limits import (
     MAX_RESET_SECONDS,

@@ -13,7 +13,8 @@ from tidegate.domain.spec import Window
 from tidegate.domain.usage import Dimension, HeaderLimit
 from tidegate.limits import gate as gates
 from tidegate.limits import gate_rows, rate_learning
-from tidegate.limits.admission import GateCheck, take_call_slot
+from tidegate.limits.admission import GateCheck
+from tidegate.limits.call_slots import take_call_slot
 from tidegate.limits.formatting import format_gate
 from tidegate.limits.learned_limits import with_learned_rates
 from tidegate.limits.rate_learning import NO_ATTEMPTS, Attempts

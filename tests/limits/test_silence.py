@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.domain.failure import CallFailure, Reason
 from tidegate.limits import gate as gates
-from tidegate.limits import gate_rows
+from tidegate.limits import gate_rows, probes
 from tidegate.limits.gate_rows import SuccessfulRuns
 from tidegate.limits.settings import GateKind, Limits
 from tidegate.limits.silence import NOT_ANSWERING
@@ -28,8 +28,8 @@ def parked() -> GateRow:
 
 def test_a_silent_upstream_is_probed_after_a_second():
     gate = parked().gate
-    assert not gates.may_probe(gate, NOW + 0.9)
-    assert gates.may_probe(gate, NOW + 1.0)
+    assert not probes.may_probe(gate, NOW + 0.9)
+    assert probes.may_probe(gate, NOW + 1.0)
 
 
 def test_a_gate_flows_on_if_another_process_was_answered_meanwhile():

@@ -7,7 +7,7 @@ The path of one call, and where each step is decided:
 1. `transport/transport.py` (for an SDK) or `manual_call.py` (for any other client) starts the call.
    `requests.py` fills in the `PermitRequest` from the running task.
 2. `permit_source.py`, `GatePermitSource.acquire`, grants the permit. It waits for a slot, which the store
-   grants with `limits.admission.take_call_slot`, and chooses an API key (`keys.py`). `wait_queue.py` holds
+   grants with `limits.call_slots.take_call_slot`, and chooses an API key (`keys.py`). `wait_queue.py` holds
    the calls of this process that wait for a place in flight.
 3. `providers/` reads the response: it decides whether this is a rate limit and which wait is named.
    `limit_reports.py` collects the limits that the headers show.

@@ -1,7 +1,7 @@
-"""Decides which tasks a claim may start and when, and whether a single call may start.
+"""Decides which tasks a claim may start, and when.
 
 A `GateCheck` wraps a gate's row during one transaction. The check charges each admitted task at once, and the
-claim writes the resulting row. `take_call_slot` does the same for one call that no claim has charged.
+claim writes the resulting row. `call_slots.py` does the same for one call that no claim has charged.
 """
 
 from __future__ import annotations
@@ -11,23 +11,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from tidegate.domain.failure import Reason
 from tidegate.domain.spec import Window
-from tidegate.domain.usage import NO_TOKENS, NOTHING_EXPECTED, ExpectedTokens, Tokens
+from tidegate.domain.usage import NO_TOKENS, Tokens
 from tidegate.limits import gate as gates
-from tidegate.limits import in_flight_learning, learned_limits, token_bucket, tokens
+from tidegate.limits import in_flight_learning, learned_limits, probes, token_bucket, tokens
 from tidegate.limits.charged_bucket import ChargedBucket
 from tidegate.limits.pauses import NO_PAUSES, Pauses
 from tidegate.limits.settings import GateKind
-from tidegate.limits.values import CallSlot, Gate, GateRow, LearnedLimit, TokenBucket, is_key_gate
+from tidegate.limits.values import Gate, GateRow, TokenBucket, is_key_gate
 
 MAX_PROBE_CANDIDATES = 500
 """How many tasks at the head of a channel a claim searches for one that may probe its gate."""
 HANDOUT_AHEAD_SECONDS = 0.25
 """A task is handed out up to this many seconds before its slot, so that no quota is lost between two
 claims."""
-PACED_SECONDS = 60.0
-"""A task that waits for a limit is paced if the limit refills within this time, and blocked otherwise."""
 
 
 class Admission(NamedTuple):
@@ -81,7 +78,7 @@ class GateCheck:
         self._counts_tokens = tokens.limits_tokens(self._limits)
         self.needed = tokens.average_tokens(gate.token_estimates) if self._counts_tokens else NO_TOKENS
         """The tokens that each task is charged."""
-        self.admits_only_probes = gates.admits_only_probes(gate)
+        self.admits_only_probes = probes.admits_only_probes(gate)
         """Whether the gate admits only probes."""
 
     def for_function(self, function: str) -> GateCheck:
@@ -151,7 +148,7 @@ class GateCheck:
         """Whether this open gate may admit a task that is, or is not, on its last attempt."""
         if not self.admits_only_probes:
             return True
-        return gates.may_probe(self._gate, self._now, on_last_attempt=on_last_attempt)
+        return probes.may_probe(self._gate, self._now, on_last_attempt=on_last_attempt)
 
     def next_check_seconds(self) -> float | None:
         """Return the seconds until the next check is worthwhile; None if only an event changes the gate."""
@@ -171,7 +168,7 @@ class GateCheck:
             changes.has_admitted_in_flight = True
         tokens_charged = self.needed if self._counts_tokens else None
         if self.admits_only_probes:
-            changes.gate = gates.start_probe(self._gate, self._now)
+            changes.gate = probes.start_probe(self._gate, self._now)
             return Admission(0.0, is_probe=True, charged=tokens_charged)
         return Admission(at - self._now, charged=tokens_charged)
 
@@ -393,87 +390,3 @@ def counts_in_flight(row: GateRow, now: float) -> bool:
         and not is_key_gate(row.name)
         and in_flight_learning.limits_in_flight(gates.gate_at(row.gate, row.limits, now), row.limits)
     )
-
-
-def take_call_slot(
-    row: GateRow,
-    *,
-    max_wait_seconds: float,
-    now: float,
-    in_flight: int = 0,
-    on_last_attempt: bool = False,
-    expected: ExpectedTokens = NOTHING_EXPECTED,
-) -> tuple[CallSlot, GateRow]:
-    """Return the slot of one call that no claim has charged, and the gate's row after it.
-
-    The slot is refused, and nothing is charged, if the gate is closed and another call is probing it, if the
-    slot is further away than the caller can wait, or if `max_in_flight` calls are running.
-
-    Args:
-        row: The gate's row.
-        max_wait_seconds: How long the caller can wait.
-        now: The current time by the store's clock.
-        in_flight: The number of runs and calls in flight; 0 if the call's own run is already counted for it.
-        on_last_attempt: Whether a failure would cost the caller's task its last attempt. Like a run on its
-            last attempt, such a call probes a gate only if a probe has been due for long.
-        expected: What is known of the call's tokens.
-    """
-    max_in_flight = row.limits.max_in_flight
-    gate = gates.gate_at(row.gate, row.limits, now)
-    needed = tokens.expected_tokens(gate.token_estimates, expected)
-    gate_check = GateCheck(row, 0, now).with_tokens(needed)
-    wait, flows = gate_check.wait(), not gates.admits_only_probes(gate)
-    may_go = flows or gates.may_probe(gate, now, on_last_attempt=on_last_attempt)
-    if on_last_attempt and not flows and wait is not None and gate.probe_at is not None:
-        wait = max(0.0, gate.probe_at + gates.last_attempt_delay(gate, now) - now)
-    if may_go and max_in_flight is not None and in_flight >= max_in_flight:
-        return CallSlot(False, gate.typical_seconds, str(Reason.RATE_LIMIT), is_at_capacity=True), row
-    if may_go and wait is not None and wait <= max_wait_seconds:
-        admitted = gate_check.admit()
-        slot = CallSlot(True, admitted.wait_seconds, is_probe=admitted.is_probe, charged=admitted.charged)
-        return slot, gate_check.row
-    reason = str(Reason.RATE_LIMIT) if flows else gate.reason
-    opens_by_probe = not flows and gate.probe_at is not None
-    message = "" if flows else gate.message
-    return CallSlot(False, wait, reason, opens_by_probe=opens_by_probe, message=message), row
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Why the tasks of a gate do not start."""
-
-    gate: Gate
-    until_at: float | None
-    """When the tasks may start; None if that is not known."""
-    window: str = ""
-    """The name of the exhausted window; empty if no window is exhausted."""
-    spent: LearnedLimit | None = None
-    """The exhausted limit that the provider's headers showed; None if there is none."""
-
-
-def find_block(row: GateRow, now: float) -> Block | None:
-    """Return why the tasks of a gate are blocked; None if they can start, even slowly.
-
-    Tasks that wait for a limit which refills evenly, or within a minute, are paced and not blocked.
-    """
-    gate = gates.gate_at(row.gate, row.limits, now)
-    if gate.parked_by is not None:
-        return Block(gate, gate.until_at)
-    spent = learned_limits.exhausted_limit(
-        (limit for limit in gate.learned_limits if not _only_paces(limit, now)), now
-    )
-    if spent is not None:
-        return Block(gate, spent.opens_at, spent=spent)
-    for window in row.limits.windows:
-        at = token_bucket.next_slot_at(window, row.buckets.get(window.name, TokenBucket()), now)
-        if window.is_fixed and window.seconds > PACED_SECONDS and at - now > HANDOUT_AHEAD_SECONDS:
-            return Block(gate, at, window.name)
-    return None
-
-
-def _only_paces(limit: LearnedLimit, now: float) -> bool:
-    if limit.refills_evenly:
-        return True
-    if limit.window_seconds is not None:
-        return limit.window_seconds <= PACED_SECONDS
-    return (limit.opens_at or 0.0) - now <= PACED_SECONDS

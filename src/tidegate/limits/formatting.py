@@ -8,8 +8,8 @@ from tidegate.domain.spec import Window
 from tidegate.domain.text import format_duration
 from tidegate.domain.usage import Dimension
 from tidegate.limits import gate as gates
-from tidegate.limits import rate_learning, token_bucket
-from tidegate.limits.admission import Block
+from tidegate.limits import probes, rate_learning, token_bucket
+from tidegate.limits.blocks import Block
 from tidegate.limits.learned_limits import with_learned_rates
 from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, GateState, LearnedLimit, ParkedBy
@@ -73,7 +73,7 @@ def format_learned_limit(limit: LearnedLimit, now: float) -> str:
 
 
 def _format_flowing(gate: Gate, limits: Limits, now: float) -> str:
-    if gates.admits_only_probes(gate):
+    if probes.admits_only_probes(gate):
         return f"flowing, only probes start after {gate.failures} failures in a row ({gate.reason})"
     share = gates.slow_start_share(gate, limits, now)
     if share < 1:
@@ -127,7 +127,7 @@ def _format_next_probe(gate: Gate, now: float) -> str:
     """Return when the gate is probed next. An overdue probe means that no task could be the probe."""
     if gate.probe_at is None or now - gate.probe_at < UNTRIED_SECONDS:
         return f"next probe in {_format_left(gate.probe_at, now)}"
-    last_attempt_at = gate.probe_at + gates.last_attempt_delay(gate, now)
+    last_attempt_at = gate.probe_at + probes.last_attempt_delay(gate, now)
     return f"no task may probe it now; one on its last attempt may in {_format_left(last_attempt_at, now)}"
 
 

@@ -17,7 +17,7 @@ from tidegate.domain.spec import Window
 from tidegate.domain.text import escaped
 from tidegate.domain.usage import TokenUse
 from tidegate.limits import gate as gates
-from tidegate.limits import in_flight_learning, rate_learning, retry_budget, silence, token_bucket
+from tidegate.limits import in_flight_learning, probes, rate_learning, retry_budget, silence, token_bucket
 from tidegate.limits.learned_limits import MINUTE, merge_observed, shown_per_second, with_learned_rates
 from tidegate.limits.rate_learning import Attempts
 from tidegate.limits.settings import PACING_SECONDS, LimitDeclaration, Limits
@@ -275,7 +275,7 @@ def apply_observed_limits(row: GateRow, observed: Sequence[ObservedLimit], now: 
 def apply_unfinished_probe(row: GateRow, now: float, *, began_at: float) -> GateRow:
     """Return the row after a probe that ended without a result; the same row if nothing changes."""
     before = gates.gate_at(row.gate, row.limits, now)
-    after = gates.apply_unfinished_probe(before, now, began_at=began_at)
+    after = probes.apply_unfinished_probe(before, now, began_at=began_at)
     return row if after is before else replace(row, gate=after)
 
 

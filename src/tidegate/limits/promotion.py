@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tidegate.limits import gate as gates
+from tidegate.limits import probes
 from tidegate.limits.retry_budget import RetryBudget, per_minute
 from tidegate.limits.settings import GateKind
 from tidegate.limits.values import Gate, GateRow, GateState
@@ -87,7 +88,7 @@ class Promotion:
     def charge_or_hold_redrive(self, upstream: str) -> HeldBack | None:
         """Charge one dead letter of a bulk redrive and return None, or return what holds it back."""
         gate = self._gates.get(upstream)
-        if gate is not None and gates.admits_only_probes(gate):
+        if gate is not None and probes.admits_only_probes(gate):
             return HeldBack("gate", self._parked_until(gate))
         budgets = self._budgets_of(upstream)
         for by, budget in budgets:
@@ -102,7 +103,7 @@ class Promotion:
         gate = self._gates.get(task.upstream)
         if gate is None or gate.state is GateState.FLOWING or task.upstream in self._probed:
             return False
-        return gates.may_probe(gate, self._now, on_last_attempt=task.urgent == LAST_ATTEMPT)
+        return probes.may_probe(gate, self._now, on_last_attempt=task.urgent == LAST_ATTEMPT)
 
     def is_probe_overdue(self, upstream: str) -> bool:
         """Whether the main queue's tasks of this upstream had time to probe it, but none probed it."""
@@ -117,7 +118,7 @@ class Promotion:
         return {
             name: gate.last_opened_at
             for name, gate in self._gates.items()
-            if gate.last_opened_at is not None and not gates.admits_only_probes(gate)
+            if gate.last_opened_at is not None and not probes.admits_only_probes(gate)
         }
 
     def changed(self) -> list[GateRow]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tidegate.domain.failure import CallFailure, Reason
 from tidegate.limits import gate as gates
+from tidegate.limits import probes
 from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, GateState, ParkedBy
 
@@ -43,7 +44,7 @@ def park_silent(gate: Gate, failure: CallFailure, limits: Limits, now: float) ->
         message_task_id="",
         since_at=now,
         until_at=None,
-        probe_at=now + gates.PROBE_SECONDS,
+        probe_at=now + probes.PROBE_SECONDS,
         failures=max(gate.failures, limits.failures_to_park),
     )
 

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from tidegate.domain.text import format_duration
 from tidegate.limits import gate as gates
-from tidegate.limits import in_flight_learning, learned_limits
-from tidegate.limits.admission import Block, GateCheck, find_block
+from tidegate.limits import in_flight_learning, learned_limits, probes
+from tidegate.limits.admission import GateCheck
+from tidegate.limits.blocks import Block, find_block
 from tidegate.limits.formatting import format_block, format_exhausted_limit, format_gate, format_window
 from tidegate.limits.pauses import NO_PAUSES, Pause, Pauses
 from tidegate.limits.settings import GateKind
@@ -113,7 +114,7 @@ class GateStatus:
         gate = gates.gate_at(row.gate, row.limits, now)
         if self.block is not None:
             return [f"gate: {format_block(self.block, row.limits, now)}"]
-        if gates.admits_only_probes(gate):
+        if probes.admits_only_probes(gate):
             return [f"gate: {format_gate(gate, row.limits, now)}"]
         found = []
         free = in_flight_learning.free_in_flight(gate, row.limits, self._in_flight)

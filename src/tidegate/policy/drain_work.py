@@ -8,7 +8,8 @@ from functools import partial
 
 from tidegate.limits import gate as gates
 from tidegate.limits import learned_limits
-from tidegate.limits.admission import GateCheck, find_block
+from tidegate.limits.admission import GateCheck
+from tidegate.limits.blocks import find_block
 from tidegate.limits.pauses import Pauses
 from tidegate.limits.settings import GateKind
 from tidegate.limits.tokens import calls_per_second

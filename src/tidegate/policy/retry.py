@@ -22,7 +22,7 @@ from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Retrying
 from tidegate.domain.spec import Backoff, Rule, TaskSpec
 from tidegate.domain.task_limits import TaskLimit, TimeLeft
 from tidegate.domain.text import format_duration, redacted_text
-from tidegate.limits.gate import PROBE_SECONDS
+from tidegate.limits.probes import PROBE_SECONDS
 from tidegate.policy.backoff import delay_seconds, with_floor
 from tidegate.policy.charge import INTERRUPTED_LIMIT, UNCHARGED_LIMIT, charge_for_failure
 from tidegate.policy.order import LIFT_SECONDS, PENALTY_SECONDS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.limits import gate as gates
 from tidegate.limits import learned_limits
-from tidegate.limits.admission import find_block
+from tidegate.limits.blocks import find_block
 from tidegate.limits.pauses import Pauses
 from tidegate.limits.settings import GateKind
 from tidegate.limits.tokens import calls_per_second

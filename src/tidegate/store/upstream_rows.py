@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidegate.limits import gate as gates
 from tidegate.limits import retry_budget
-from tidegate.limits.admission import Block
+from tidegate.limits.blocks import Block
 from tidegate.limits.settings import GateKind, Limits
 from tidegate.limits.values import Gate, GateRow, is_key_gate
 from tidegate.policy.backlog import GateStatus

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.domain.text import counted
 from tidegate.limits import gate as gates
+from tidegate.limits import probes
 from tidegate.limits.settings import GateKind
 from tidegate.policy.live_workers import LiveWorkers
 from tidegate.store.operation_rows import FeedFacts, LetterChannel
@@ -81,6 +82,6 @@ def _blocked_by(channel: LetterChannel, facts: FeedFacts, workers: LiveWorkers) 
     for row in facts.gates:
         if (row.kind, row.name) == (GateKind.UPSTREAM, channel.upstream):
             gate = gates.gate_at(row.gate, row.limits, facts.now)
-            if gates.admits_only_probes(gate):
+            if probes.admits_only_probes(gate):
                 return f"the gate of {channel.upstream} is {gate.state}"
     return ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegate.domain.usage import NOTHING_EXPECTED, ExpectedTokens, TokenUse
-from tidegate.limits.admission import take_call_slot
+from tidegate.limits.call_slots import take_call_slot
 from tidegate.limits.settings import GateKind
 from tidegate.limits.tokens import settle_tokens
 from tidegate.limits.values import CallSlot, PermitRecord

@@ -8,14 +8,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from tidegate.domain.spec import Priority
-from tidegate.limits.admission import (
-    MAX_PROBE_CANDIDATES,
-    Admission,
-    Closed,
-    GateCheck,
-    GateChecks,
-    admit,
-)
+from tidegate.limits.admission import MAX_PROBE_CANDIDATES, Admission, Closed, GateCheck, GateChecks, admit
 from tidegate.limits.pauses import NO_PAUSES, Pauses
 from tidegate.limits.settings import GateKind
 from tidegate.limits.values import GateRow
