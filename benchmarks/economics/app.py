@@ -11,9 +11,12 @@ from tidegate import CallTimes, Exponential, Fixed, Pool, Tidegate
 SLOTS = os.environ["ECONOMICS_SLOTS"]
 app = Tidegate(pools=[Pool(concurrency="auto" if SLOTS == "auto" else int(SLOTS))])
 DECLARED = os.environ.get("ECONOMICS_DECLARED")
+TOKENS = os.environ.get("ECONOMICS_TOKENS")
 provider = app.upstream(
     "provider",
     requests_per_minute=int(DECLARED) if DECLARED else None,
+    tokens_per_minute=int(TOKENS) if TOKENS else None,
+    provider="openai" if TOKENS else None,
     slow_start=float(os.environ["ECONOMICS_SLOW_START"]),
     times=CallTimes(seconds=float(os.environ["ECONOMICS_CALL_SECONDS"])),
 )

@@ -32,11 +32,27 @@ def figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> l
         return _faulty_figures(scenario, run, ideal)
     if scenario.poisoned:
         return _poison_figures(scenario, run, ideal)
+    if scenario.counts_tokens:
+        return _token_figures(scenario, run, ideal)
     if scenario.grows:
         return _growing_figures(scenario, run, ideal)
     if scenario.declared != 1.0 or scenario.window is not None:
         return _learning_figures(scenario, run, ideal)
     return _backlog_figures(scenario, run, ideal)
+
+
+def _token_figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> list[Figure]:
+    """Return how much of a quota of tokens is used. The reference paces by calls and knows no tokens."""
+    goodput, best = _goodput(scenario, run), _goodput(scenario, ideal)
+    share, theirs = (_answered(each, 429) / max(1, len(each.calls)) for each in (run, ideal))
+    shortest = sum(call.cost for call in run.calls if call.status == 200) / scenario.quota
+    return [
+        Figure(scenario.name, "goodput ÷ quota", goodput, best, "≥ 0.97", goodput >= 0.97),
+        Figure(scenario.name, "429s ÷ calls", share, theirs, "≤ 0.001", share <= 0.001),
+        Figure(scenario.name, "time, s", run.finished_at, ideal.finished_at, f"≤ 1.05 × {shortest:.1f}",
+               run.finished_at <= 1.05 * shortest),
+        Figure(scenario.name, "dead", run.dead, ideal.dead, "0", run.dead == 0),
+    ]  # fmt: skip
 
 
 def _growing_figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> list[Figure]:
@@ -176,7 +192,7 @@ def _goodput(scenario: Scenario, run: ScenarioResult) -> float:
     The provider's bucket is full at first; nobody is told of that, so the first second is left out.
     """
     ends = scenario.seconds - 0.5
-    good = sum(1 for call in run.calls if call.status == 200 and 1.0 <= call.at < ends)
+    good = sum(call.cost for call in run.calls if call.status == 200 and 1.0 <= call.at < ends)
     return good / (scenario.quota * (ends - 1.0))
 
 

@@ -7,6 +7,8 @@ provider. Its CPU is not ours, so it runs in the process that measures.
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -17,6 +19,16 @@ from starlette.types import Receive, Scope, Send
 
 from tidegate.testing.provider.listener import HOST, ProviderListener
 from tidegate.testing.provider.messages import NoResponse, json_response
+
+LEAST_TOKENS, MOST_TOKENS = 100, 8_000
+MEAN_TOKENS = (MOST_TOKENS - LEAST_TOKENS) / math.log(MOST_TOKENS / LEAST_TOKENS)
+TOKEN_SECONDS = 6.0
+"""The bucket of tokens holds so many seconds' worth: a tenth of a minute."""
+
+
+def tokens_of(task: int) -> int:
+    """Return how many tokens the call of a task uses: log-uniform, the same in each run."""
+    return round(LEAST_TOKENS * (MOST_TOKENS / LEAST_TOKENS) ** random.Random(task).random())
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,8 @@ class ReceivedCall:
     task: int
     status: int
     """0: never answered."""
+    cost: float = 1.0
+    """What it uses of the quota: 1, or its tokens in calls of the mean size."""
     in_flight: int = 0
     """The calls that it worked on then, this one included."""
 
@@ -61,6 +75,7 @@ class QuotaProvider:
         window: The seconds of a fixed window, whose whole quota returns at its end; None for an even refill.
         shows_limits: Whether each response shows the limit by the minute in headers, as OpenAI does.
         names_wait: Whether a 429 has a `Retry-After`.
+        counts_tokens: Whether the quota is tokens: as many a second as `quota` calls of the mean size use.
         places: How many calls it works on at once; more of them wait. None: any number.
     """
 
@@ -73,6 +88,7 @@ class QuotaProvider:
     window: float | None = None
     shows_limits: bool = False
     names_wait: bool = True
+    counts_tokens: bool = False
     places: int | None = None
     calls: list[ReceivedCall] = field(default_factory=list)
     collapses: list[float] = field(default_factory=list)
@@ -87,7 +103,7 @@ class QuotaProvider:
     _in_flight: int = 0
 
     async def __aenter__(self) -> QuotaProvider:
-        self._level = self.quota
+        self._level = self.quota * (TOKEN_SECONDS if self.counts_tokens else 1.0)
         self._free_places = asyncio.Semaphore(self.places or 1_000_000)
         if self.outage is not None:
             self._back = self.outage.begins + self.outage.seconds
@@ -118,9 +134,11 @@ class QuotaProvider:
         if self.began is None:
             self.began = time.monotonic()
         at = self.now()
-        call = ReceivedCall(at, task, 0, self._in_flight + 1)
+        tokens = tokens_of(task)
+        cost = tokens / MEAN_TOKENS if self.counts_tokens else 1.0
+        call = ReceivedCall(at, task, 0, cost, self._in_flight + 1)
         self.calls.append(call)
-        status, headers = self._response_status(at, task)
+        status, headers = self._response_status(at, task, cost)
         if status == 0:
             return NoResponse("hang")
         self._in_flight += 1
@@ -132,9 +150,15 @@ class QuotaProvider:
         if status == 200 and self.is_away(self.now()) and self.outage is not None and not self.outage.hangs:
             status = 503  # the provider went down meanwhile
         call.status = status
-        return json_response(status, {"ok": True} if status == 200 else {"error": {"message": "no"}}, headers)
+        used = {
+            "prompt_tokens": tokens // 4,
+            "completion_tokens": tokens - tokens // 4,
+            "total_tokens": tokens,
+        }
+        good = {"ok": True, "usage": used} if self.counts_tokens else {"ok": True}
+        return json_response(status, good if status == 200 else {"error": {"message": "no"}}, headers)
 
-    def _response_status(self, at: float, task: int) -> tuple[int, dict[str, str]]:
+    def _response_status(self, at: float, task: int, cost: float) -> tuple[int, dict[str, str]]:
         if self.outage is not None:
             self._collapse_if_overloaded(at, self.outage)
             if self.is_away(at):
@@ -144,15 +168,16 @@ class QuotaProvider:
         if task in self.faulty:
             return self.fault, {}
         self._refill(at)
-        if self._level < 1:
-            wait = self._next_window(at) - at if self.window else (1 - self._level) / self.quota
+        if self._level < cost:
+            wait = self._next_window(at) - at if self.window else (cost - self._level) / self.quota
             return 429, ({"retry-after": f"{wait:.3f}"} if self.names_wait else {}) | self._headers(at)
-        self._level -= 1
+        self._level -= cost
         return 200, self._headers(at)
 
     def _refill(self, at: float) -> None:
         if self.window is None:
-            self._level = min(self.quota, self._level + (at - self._refilled) * self.quota)
+            most = self.quota * (TOKEN_SECONDS if self.counts_tokens else 1.0)
+            self._level = min(most, self._level + (at - self._refilled) * self.quota)
         elif int(at / self.window) > self._window or not self._refilled:
             self._window = int(at / self.window)
             self._level = self.quota * self.window

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import Popen
 
-from benchmarks.economics.provider import ProviderOutage, QuotaProvider, ReceivedCall
+from benchmarks.economics.provider import MEAN_TOKENS, ProviderOutage, QuotaProvider, ReceivedCall
 from benchmarks.economics.reference import IdealScheduler
 from benchmarks.processes import fresh_directory, worker_command
 from benchmarks.usage import tree, tree_cpu_seconds
@@ -37,6 +37,8 @@ class Scenario:
     """Seconds until a response."""
     places: int | None = None
     """How many calls the provider works on at once; None: any number."""
+    counts_tokens: bool = False
+    """Whether the quota is tokens, and the application declares tokens a minute."""
     grows: bool = False
     """Whether the workers have the usual setting, `concurrency="auto"`, instead of 8 slots each."""
     load: float = 0.6
@@ -94,6 +96,7 @@ def scenarios(scale: float) -> list[Scenario]:
             plain, name="nothing declared, headers", declared=None, load=2.0, shows_limits=True, drains=False
         ),
         replace(plain, name="fixed windows", window=10.0, load=2.0, seconds=40.0, drains=False),
+        replace(plain, name="tokens bind", counts_tokens=True, load=1.2, seconds=40.0),
         replace(plain, name="answers 2.5 times later", latency=1.5, load=1.5, grows=True, drains=False),
         replace(
             plain,
@@ -160,6 +163,7 @@ def _provider(scenario: Scenario) -> QuotaProvider:
         scenario.quota,
         latency=scenario.latency,
         places=scenario.places,
+        counts_tokens=scenario.counts_tokens,
         outage=scenario.outage,
         poisoned=scenario.poisoned,
         faulty=faulty,
@@ -188,8 +192,9 @@ async def _by_workers(
         "TIDEGATE_DATABASE_URL": url,
         "ECONOMICS_URL": provider.url,
         "ECONOMICS_DECLARED": ""
-        if scenario.declared is None
+        if scenario.declared is None or scenario.counts_tokens
         else round(scenario.quota * scenario.declared * 60),
+        "ECONOMICS_TOKENS": round(scenario.quota * 60 * MEAN_TOKENS) if scenario.counts_tokens else "",
         "ECONOMICS_SLOTS": "auto" if scenario.grows else SLOTS,
         "ECONOMICS_SLOW_START": scenario.slow_start,
         "ECONOMICS_CALL_SECONDS": scenario.call_seconds,
