@@ -274,7 +274,7 @@ def test_a_doctor_knows_which_sqlite_is_sound(version):
 
 
 def test_a_doctor_shows_where_limits_set_by_hand_differ_from_the_code(workspace):
-    (workspace.directory / "limits.py").write_text(
+    (workspace.directory / "declared_limits.py").write_text(
         "from tidegate import Tidegate\napp = Tidegate()\n"
         "app.upstream('openai', requests_per_minute=900, max_in_flight=5)\n"
     )
@@ -282,7 +282,7 @@ def test_a_doctor_shows_where_limits_set_by_hand_differ_from_the_code(workspace)
     stored = Limits((minute,), max_in_flight=5, retries_per_minute=7, set_by_person=("requests_per_minute",))
     workspace.ask(lambda store: store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "openai", stored)]))
 
-    checks = workspace.json("doctor", "--app", "limits:app")["checks"]
+    checks = workspace.json("doctor", "--app", "declared_limits:app")["checks"]
 
     set_by_person, later = [check for check in checks if check["name"] == "limits"]
     assert "openai, set by hand: requests_per_minute is 120, declared here as 900" in set_by_person["detail"]

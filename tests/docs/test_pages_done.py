@@ -29,6 +29,7 @@ ELSEWHERE = {
     "debug-a-dead-task": "tests/cli/test_cli_replay.py runs the command on stored tasks",
     "doubts": "tests/cli/test_cli_doubts.py runs the commands on calls in doubt",
     "maps": "tests/cli/test_cli_maps.py runs the commands on stored maps",
+    "provider-jobs": "tests/cli/test_cli_provider_jobs.py runs the command on a task that waits for a job",
     "suspend": "tests/cli/test_cli_events.py and tests/web/test_web_task_events.py send what it sends",
     "redrive-many-dead-letters": "tests/cli/test_cli_dead.py runs the commands on stored tasks",
     "test-your-tasks": "its own test runs what it shows",

@@ -29,7 +29,9 @@ WHERE task_id = $1
 FOR UPDATE
 
 -- name: save
--- 1 task id, 2 key, then the columns of `find`
+-- 1 task id, 2 key, 3 state, 4 generation, 5 job id, 6 run, 7 polls, 8 failed polls, 9 begun, 10 submitted, 11 polled,
+-- 12 next poll, 13 done, 14 total, 15 note, 16 error, 17 can be cancelled, 18 cancel requested, 19 ended, 20 codec,
+-- 21 data
 UPDATE /*schema*/provider_job
 SET
     state = $3, generation = $4, job_id = $5, run = $6, polls = $7, failed_polls = $8, begun_at = $9, submitted_at = $10,
