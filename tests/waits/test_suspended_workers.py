@@ -132,6 +132,7 @@ async def test_a_task_whose_step_outlasts_the_sleep_is_not_suspended(
     assert calls(tmp_path) == Counter(slow=1)
 
 
+@pytest.mark.slow
 async def test_a_run_that_is_killed_before_it_is_suspended_wakes_at_the_moment_it_had_recorded(
     suspending: Any, store_url: str, tmp_path: Path
 ) -> None:

@@ -26,8 +26,7 @@ LINKS = {
 }
 FORMS = [
     "in_loop",
-    "in_child",
-    *(pytest.param(form, marks=pytest.mark.slow) for form in ("in_thread", "in_child_loop")),
+    *(pytest.param(form, marks=pytest.mark.slow) for form in ("in_child", "in_thread", "in_child_loop")),
 ]
 
 

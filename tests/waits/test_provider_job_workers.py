@@ -15,7 +15,7 @@ from tidegate.internals import core_of
 
 pytestmark = [pytest.mark.anyio, EVERYDAY_ON_SQLITE]
 
-FORMS = ["in_loop", "in_child", pytest.param("in_thread", marks=pytest.mark.slow)]
+FORMS = ["in_loop", *(pytest.param(form, marks=pytest.mark.slow) for form in ("in_child", "in_thread"))]
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ async def test_a_kill_in_the_cancel_of_a_suspended_task_still_cancels_its_job(
     assert (job.state, job.job_id) == (JobState.CANCELLED, "job-1")
 
 
-@pytest.mark.parametrize("form", ["in_loop", "in_child"])
+@pytest.mark.parametrize("form", ["in_loop", pytest.param("in_child", marks=pytest.mark.slow)])
 async def test_a_task_that_is_cancelled_while_it_submits_cancels_the_job_that_it_finds(
     form: str, providing: Any, provider: Path, store_url: str, tmp_path: Path
 ) -> None:

@@ -20,8 +20,7 @@ pytestmark = [pytest.mark.anyio, EVERYDAY_ON_SQLITE]
 
 FORMS = [
     "in_loop",
-    "in_child",
-    *(pytest.param(form, marks=pytest.mark.slow) for form in ("in_thread", "in_child_loop")),
+    *(pytest.param(form, marks=pytest.mark.slow) for form in ("in_child", "in_thread", "in_child_loop")),
 ]
 
 
