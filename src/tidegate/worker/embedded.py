@@ -36,6 +36,9 @@ from tidegate.worker.maintenance.job import MaintenanceJob
 from tidegate.worker.maintenance.loop import MaintenanceLoop
 from tidegate.worker.settings import Pool, Timings
 
+SLOT_REPORT_SECONDS = 5.0
+"""Time between two checks for slots that have grown or shrunk."""
+
 
 class EmbeddedWorker:
     """Runs tasks inside an `async with` block.
@@ -283,6 +286,9 @@ class _BackgroundLoop:
         self._declaration = MaintenanceJob(
             "schedule declaration", DECLARE_SECONDS, declarer.run_once, rng=rng
         )
+        self._slots: dict[str, int] = {}
+        """The slots of each engine, as this loop has stored them."""
+        self._slot_report = MaintenanceJob("slot report", SLOT_REPORT_SECONDS, self._report_slots, rng=rng)
         self._pinged_at: float | None = None
         """When the engines' loop was pinged; None once it has answered."""
 
@@ -334,15 +340,25 @@ class _BackgroundLoop:
         )
         self._maintenance.start()
         self._declaration.start()
+        self._slot_report.start()
         self._heartbeat_task = asyncio.create_task(heartbeat.run(), name="tidegate heartbeat")
 
     async def _stop_jobs(self) -> None:
         await self._declaration.stop()
+        await self._slot_report.stop()
         if self._maintenance is not None:
             await self._maintenance.stop()
         if self._heartbeat_task is not None:
             self._heartbeat_task.cancel()
             await asyncio.gather(self._heartbeat_task, return_exceptions=True)
+
+    async def _report_slots(self) -> bool:
+        """Store the slots of engines that have grown or shrunk. Always return False: nothing more is due."""
+        for worker_id, engine in self._engines.items():
+            if (slots := engine.slots.total) != self._slots.get(worker_id):
+                await self._app.store.set_worker_slots(worker_id, slots)
+                self._slots[worker_id] = slots
+        return False
 
     def _live_worker_ids(self) -> list[str]:
         """Return our ids, or none if the engines' loop has been blocked for longer than `stall_limit`."""
