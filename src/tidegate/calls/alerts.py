@@ -29,5 +29,5 @@ class ParkAlerts:
         return True
 
     def forget(self, gate: str) -> None:
-        """Forget a gate that flows again, so that its next park is logged immediately."""
+        """Forget a gate that is flowing again, so that its next park is logged immediately."""
         self._reported.pop(gate, None)

@@ -16,10 +16,10 @@ SILENT_SECONDS = 60.0
 TIMES_P99 = 3.0
 """The time without any answer is also at least this many times the 99th percentile of recent answers."""
 LEAST_ANSWERS = 20
-"""With fewer answers, nothing is known of the usual time, and only the time limit of a call ends it."""
+"""With fewer answers the usual time is unknown, and only its own time limit ends a call."""
 ANSWERS_KEPT = 200
 CHECKS_AGAIN = 4
-"""After a report, the next one follows after the time divided by this."""
+"""After a report, the next check follows after the least time divided by this."""
 
 
 class SilenceWatch:
@@ -54,7 +54,7 @@ class SilenceWatch:
                 self._timer = self._loop.call_later(self.least_seconds, self._check)
 
     def end(self, call: int, *, is_answer: bool) -> None:
-        """Watch a call no longer, because its response began (`is_answer`) or it ended without one."""
+        """Stop watching a call: its response began (`is_answer`), or it ended without one."""
         with self._lock:
             sent_at = self._sent.pop(call, None)
             if is_answer and sent_at is not None:
@@ -62,7 +62,7 @@ class SilenceWatch:
                 self._took.append(self._answered_at - sent_at)
 
     def _check(self) -> None:
-        """Report a silence that is too long, and check again as long as calls are in flight."""
+        """Report when no call was answered for too long; check again while calls are in flight."""
         with self._lock:
             self._timer = None
             if not self._sent or self._loop is None:
@@ -77,7 +77,7 @@ class SilenceWatch:
             run_in_background(self._report(silent))
 
     def _limit_seconds(self) -> float | None:
-        """Return after how long without an answer to report; None if there were too few answers to tell."""
+        """Return the seconds without an answer after which to report; None after too few answers."""
         if len(self._took) < LEAST_ANSWERS:
             return None
         p99 = sorted(self._took)[math.ceil(0.99 * len(self._took)) - 1]

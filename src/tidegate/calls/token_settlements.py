@@ -1,6 +1,7 @@
 """Settles the tokens of calls that no claim charged, such as the further calls of a run.
 
-A settlement rides on the next slot of the same gate. If no slot is asked for soon, it is written by itself.
+A settlement is written together with the next slot of the same gate. If no call asks for a slot soon, the
+settlement is written alone.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class TokenSettlements:
         self._lock = threading.Lock()
         self._waiting: dict[str, list[tuple[float, TokenUse]]] = {}
         self._writes_at = 0.0
-        """When the present background write is over at the latest; another may start then."""
+        """The time by which the present background write has ended; another may start then."""
 
     def add(self, function: str, charged: list[ChargedTokens], call: CallTokens) -> None:
         """Settle what was charged for a call that has ended."""

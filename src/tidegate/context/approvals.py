@@ -66,7 +66,8 @@ class ApprovalMethods(WaitMethods):
                 such as `2d`.
             data: What the person needs to decide, such as the order. It is shown on the page, and must be
                 storable: at most 64 KiB.
-            to: Whom you ask. An answer by the link is recorded as theirs, because you send it to nobody else.
+            to: Whom you ask. An answer by the link is recorded as this person's, because you send the link
+                to nobody else.
             notify: A function that brings the question to the person: it gets an `ApprovalRequest` with the
                 link. It is called as a step, so a later run does not call it again. A plain function is
                 called in a thread.
@@ -225,7 +226,7 @@ class ApprovalMethods(WaitMethods):
 
 
 def _notify(notify: Notify, request: ApprovalRequest) -> Awaitable[None] | None:
-    """Call a function of the user. What it returns is not kept."""
+    """Call a function of the user, and drop its return value."""
     sent = notify(request)
     return _awaited(sent) if inspect.isawaitable(sent) else None
 
@@ -235,7 +236,7 @@ async def _awaited(sent: Awaitable[object]) -> None:
 
 
 def _step_key(new: NewApproval, asks: int) -> str:
-    """Return the key of the step that notifies: another one each time that the question is asked."""
+    """Return the key of the step that notifies. Each time that the question is asked, the key differs."""
     return f"{new.key} {asks}"
 
 

@@ -1,4 +1,4 @@
-"""How a run does a provider job: it submits it once, polls it when that is due, and waits in between."""
+"""How a run does a provider job: it submits the job once, polls it when due, and waits in between."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ProviderJobRuns(WaitMethods):
         )
 
     async def _do_job(self, job: ProviderJob) -> Any:
-        """Submit a job, unless that is done; poll it when it is due; wait in between; return its result."""
+        """Submit a job unless it was submitted, poll it when a poll is due, and return its result."""
         from tidegate.steps import StepLost, StepRefused, answered
 
         steps = self._steps()
@@ -137,7 +137,7 @@ class ProviderJobRuns(WaitMethods):
         self._report_progress(report)
 
     async def _cancel_job(self, job: ProviderJob) -> NoReturn:
-        """Cancel a job whose task ends with this run."""
+        """Cancel the job of a task that ends with this run."""
         from tidegate.steps import StepRefused
         from tidegate.steps.provider_job_functions import error_text
 

@@ -102,7 +102,7 @@ class ProviderJobMethods(ProviderJobRuns):
             every: The first pause between polls. Each later one is half longer.
             max_every: The longest pause; by default 10 minutes, or `every` if that is longer.
             timeout: The longest that the job may take: seconds, a timedelta, or text such as `26h`.
-            in_doubt: What a later run does about a submission without an answer, if there is no `find`:
+            in_doubt: What a later run does if a submission has no answer and there is no `find`:
                 `repeat` submits again with the same idempotency key, `ask` waits for a person.
             max_poll_failures: After this many failed polls in a row the task fails with the poll's error.
                 Its next run polls the same job.
@@ -191,8 +191,9 @@ class ProviderJobMethods(ProviderJobRuns):
     ) -> dict[str, Any]:
         """Have a provider do many items in one job, and return the result of each by its name.
 
-        As `remote`, and each item that finished is recorded, so that it is never paid for again. If the job
-        ends without the results of some items, because they expired for example, `submit` gets those alone.
+        Works like `remote`. Each finished item is also recorded, so that it is never paid for again. If the
+        job ends without the results of some items, because they expired for example, `submit` gets those
+        alone.
 
         Args:
             name: What the job does, 1 to 200 characters.
@@ -294,7 +295,7 @@ def _checked(items: Mapping[str, I]) -> dict[str, I]:
     """Return the items of a batch.
 
     Raises:
-        OptionError: They are no mapping, or a name is no text.
+        OptionError: `items` is not a mapping, or a name is not text.
     """
     from tidegate.domain.step import KEY_LENGTH
 

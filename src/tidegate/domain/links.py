@@ -1,7 +1,7 @@
 """Signed links to the page on which a person answers an approval.
 
-A link names the task, the key of the approval and the moment of its expiry, signed with HMAC-SHA256. Nothing
-of a link is stored: a process that has the secret can make it and check it. The store makes sure that only
+A link names the task, the key of the approval and the moment of its expiry, signed with HMAC-SHA256. Links
+are not stored: a process that has the secret can make it and check it. The store makes sure that only
 one answer counts.
 """
 
@@ -35,7 +35,8 @@ class LinkSettings:
     url: str
     """The public address of the HTTP API, without a slash at the end."""
     keys: tuple[bytes, ...] = field(repr=False)
-    """The first signs, and each is accepted: so a secret can be replaced while links are under way."""
+    """The first key signs new links. Links signed with any of the keys are accepted, so a secret can be
+    replaced while old links are in use."""
 
     def approval_link(self, task_id: str, key: str, *, asked_at: float, deadline_at: float | None) -> str:
         """Return the link to an approval. The same approval has the same link each time.
@@ -90,7 +91,7 @@ def _encoded(data: bytes) -> str:
 
 
 def _decoded(text: str) -> bytes | None:
-    """Return the bytes of base64 text; None if it is none, or not in the form in which we write it."""
+    """Return the bytes of base64 text; None if the text is not base64 in the form that we write."""
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Jobs at providers: work such as a batch or a video, for which a task asks until it is done."""
+"""Jobs at providers: work such as a batch or a video, which a task polls until it is done."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class JobState(StrEnum):
     FAILED = "failed"
     """The provider could not do it, or a poll showed that no result will come."""
     TIMED_OUT = "timed_out"
-    """It took longer than the task wanted to wait."""
+    """The job took longer than its `timeout`."""
     CANCELLED = "cancelled"
     """The provider accepted the cancel, or the job was not submitted."""
     CANCEL_FAILED = "cancel_failed"
@@ -40,4 +40,4 @@ class JobState(StrEnum):
 
 
 UNFINISHED = frozenset({JobState.SUBMITTING, JobState.RUNNING})
-"""The states of a job that is waited for."""
+"""The states of a job that a task waits for."""

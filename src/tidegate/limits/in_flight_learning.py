@@ -1,4 +1,4 @@
-"""Learns how many runs an upstream can work on at once: more of them than that only wait longer.
+"""Learns how many runs an upstream can work on at once. Further runs would only wait longer.
 
 A server of your own answers no 429 when it is full: its answers take longer. A longer time alone shows
 nothing, because tasks differ. So two numbers of runs in flight are compared. A higher number is kept only if
@@ -33,9 +33,9 @@ PACED_SHARE = 0.85
 LEAST_SECONDS = 0.25
 """Nothing is learned from shorter runs: they spend most of their time between a claim and its end."""
 FIRST_RUNS = 50
-"""The first number is learned from so many runs."""
+"""The first number is learned from this many runs."""
 LEAST_RUNS = 100
-"""At least so many runs are compared: completions of fewer differ by chance."""
+"""At least this many runs are compared: completions of fewer differ by chance."""
 LEAST_WINDOW_SECONDS = 1.0
 WINDOW_RUNS = 1.5
 """A window is at least this many times as long as a run."""

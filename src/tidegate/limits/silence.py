@@ -50,17 +50,17 @@ def park_silent(gate: Gate, failure: CallFailure, limits: Limits, now: float) ->
 
 
 def after_answer(gate: Gate, limits: Limits, now: float) -> Gate:
-    """Return the gate after any answer of its upstream: open if it was parked because there was none."""
+    """Return the gate after any answer of its upstream: open if it was parked because no answer came."""
     return gates.open_gate(gate, limits, now) if is_silent(gate) else gate
 
 
 def is_answer(failure: CallFailure) -> bool:
-    """Whether the failure came as an answer of the upstream."""
+    """Whether the upstream itself answered with this failure."""
     return failure.reason not in (Reason.NETWORK, Reason.TIMEOUT)
 
 
 def keep_cause(before: Gate, after: Gate) -> Gate:
-    """Return the gate with its reason kept: calls that hang end one by one, and none of them is an answer."""
+    """Return the gate with its reason kept: the end of a hanging call is not an answer."""
     if not is_silent(before) or after.parked_by is not ParkedBy.FAILURES:
         return after
     return replace(

@@ -16,11 +16,11 @@ from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, GateRow, TokenBucket, TokenEstimate
 
 MEAN_OF = 50
-"""An average follows its latest calls: each new one counts for at least one in so many."""
+"""An average follows the latest calls: each new call has at least the weight of one in this many."""
 MAX_FUNCTIONS = 50
 """How many functions of an upstream are remembered: those whose calls ended last."""
 CERTAIN_SHARE = 0.6
-"""A prompt surely has this share of its estimated tokens."""
+"""A prompt has at least this share of its estimated tokens."""
 FIRST_ESTIMATE = Tokens(500, 500)
 """The estimate while no call of the upstream has shown its usage."""
 
@@ -28,7 +28,7 @@ FIRST_ESTIMATE = Tokens(500, 500)
 def estimated_tokens(estimates: Sequence[TokenEstimate], function: str) -> Tokens:
     """Return how many tokens a call of this function will probably use.
 
-    A function without calls is taken for the average of the others.
+    For a function without calls, the average of the others is used.
     """
     for each in estimates:
         if each.function == function:
@@ -48,7 +48,7 @@ def average_tokens(estimates: Sequence[TokenEstimate]) -> Tokens:
 
 
 def expected_tokens(estimates: Sequence[TokenEstimate], expected: ExpectedTokens) -> Tokens:
-    """Return how many tokens a call will probably use: as its request says, else as earlier calls used."""
+    """Return how many tokens a call will probably use, by its request or by earlier calls."""
     usual = estimated_tokens(estimates, expected.function)
     output = expected.output or usual.output
     if expected.most_output:
@@ -72,7 +72,7 @@ def calls_per_second(window: Window, gate: Gate) -> float:
 
 
 def limits_tokens(limits: Limits) -> bool:
-    """Whether one of the limits is one of tokens."""
+    """Whether any of the limits counts tokens."""
     return any(window.counts_tokens for window in limits.windows)
 
 

@@ -35,8 +35,8 @@ class Drain:
     text: str = ""
     """The constraint with its numbers, for people."""
     short_per_minute: float | None = None
-    """For a queue that will never drain, how many more tasks a minute arrive than the constraint lets
-    through."""
+    """How many more tasks arrive per minute than the constraint lets through, if the queue will never
+    drain."""
     left_out: tuple[str, ...] = ()
     """What the estimate leaves out, and why: blocked tasks, and tasks that wait for their moment."""
 

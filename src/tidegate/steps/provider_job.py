@@ -42,12 +42,13 @@ from tidegate.store.provider_job_rows import (
 )
 
 POLL_SECONDS = 300.0
-"""The longest that a poll may take on the event loop. A poll is to be short: it holds a slot."""
+"""The longest that a poll may take on the event loop. Polls must be short, because each holds a slot."""
 CANCEL_TRIES = 3
 """How often a run calls `cancel`, with a pause between, if the provider cannot be reached."""
 CANCEL_PAUSE_SECONDS = 1.0
 ITEM_BYTES = 262_144
-"""The most bytes of one item of a batch: an item is small, or says where it is kept."""
+"""The most bytes of one item of a batch. A larger item must be kept elsewhere, and the item names the
+place."""
 _ITEMS_AT_ONCE = 200
 _LEAST_SECONDS = 1.0
 """The shortest pause that `Pending(after=…)` can ask for, unless `every` is shorter."""
@@ -115,7 +116,7 @@ class ProviderJob:
         return JobBegin(self._steps.fence, self.key, self.name, self._provider, can_cancel)
 
     def take(self, answer: JobAnswer, now: float) -> None:
-        """Take what is recorded of the job.
+        """Use what is recorded of the job.
 
         Args:
             answer: The store's answer.

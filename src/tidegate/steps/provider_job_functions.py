@@ -29,7 +29,7 @@ def checked_id(job_id: object, name: str, option: str) -> str:
     """Return the id of a job.
 
     Raises:
-        ArgumentsError: It is none.
+        ArgumentsError: The value cannot be an id.
     """
     if isinstance(job_id, str) and job_id:
         return job_id
@@ -77,7 +77,7 @@ def jittered(seconds: float) -> float:
 
 
 def result_shape(poll: Any, *, is_batch: bool) -> Shape:
-    """Return the form of a job's result by the annotation of `poll`; the free form if that is of no use."""
+    """Return the form of a job's result by the annotation of `poll`; the free form if it is unusable."""
     try:
         declared = typing.get_type_hints(unwrapped(poll), include_extras=True).get("return", Any)
         parts = typing.get_args(declared) if _is_union(declared) else (declared,)

@@ -1,7 +1,7 @@
 """Threads for the plain functions of steps, so that these do not block the event loop.
 
-They are not those of the loop's executor. A function that never returns keeps its thread for ever, and the
-loop needs its own threads, for example to look up addresses.
+These threads are not those of the loop's executor. A function that never returns keeps its thread for ever,
+and the loop needs its own threads, for example to look up addresses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def run_in_thread(function: Callable[[], Any]) -> Any:
 def are_threads_awaited() -> bool:
     """Return whether a step waits for a function in one of the threads.
 
-    The test kit moves the time on only while none does.
+    The test kit moves the time on only while no step waits.
     """
     return _threads.awaited > 0
 

@@ -32,7 +32,7 @@ class AskedApproval(NamedTuple):
     state: ApprovalState | None
     """None: the run is no longer the task's current one. Nothing was written."""
     asks: int = 0
-    """How often the question was asked: again when the task was redriven after a time-out."""
+    """How often the question was asked. A redrive after a time-out asks again."""
     asked_at: float = 0.0
     deadline_at: float | None = None
     left_seconds: float | None = None

@@ -88,12 +88,12 @@ class JobAnswer(NamedTuple):
     status: JobStatus
     state: JobState = JobState.SUBMITTING
     generation: int = 1
-    """How often the job, or what was left of it, was to be submitted."""
+    """The number of the submission: of the whole job, later of the items that were left."""
     job_id: str = ""
-    """What the provider calls it; empty until it is known."""
+    """The job's id at the provider; empty until it is known."""
     polls: int = 0
     failed_polls: int = 0
-    """Since the last good one."""
+    """Polls that failed since the last successful one."""
     age_seconds: float = 0.0
     """The time since this generation was begun."""
     poll_in_seconds: float = 0.0
@@ -107,7 +107,7 @@ FENCED = JobAnswer(JobStatus.FENCED)
 
 
 class JobItems(NamedTuple):
-    """A run wants the finished items of a job, a part of them at a time."""
+    """A run asks for some of the finished items of a job."""
 
     fence: Fence
     key: str

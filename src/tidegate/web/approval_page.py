@@ -55,19 +55,19 @@ _FORM = """<form method="post">
 
 
 def question_page(row: ApprovalRow) -> HTMLResponse:
-    """Return the page with the question and the two buttons. To load it changes nothing."""
+    """Return the page with the question and the two buttons. Loading the page changes nothing."""
     return _page(row.question, _data(row) + _FORM.format(limit=COMMENT_LENGTH) + _facts(row))
 
 
 def answered_page(row: ApprovalRow, *, status: int = 200) -> HTMLResponse:
-    """Return the page that says who has answered and when, or why nobody can any more."""
+    """Return the page that says who answered and when, or why nobody can answer any more."""
     comment = f"<p>{_text(row.comment)}</p>" if row.comment else ""
     closed = f"{describe_closed(row)}."
     return _page(row.question, f"<p><strong>{_text(closed)}</strong></p>{comment}{_data(row)}", status)
 
 
 def message_page(title: str, text: str, status: int) -> HTMLResponse:
-    """Return a page about a link with which nothing can be done."""
+    """Return the page for a link that cannot be used."""
     return _page(title, f"<p>{_text(text)}</p>", status)
 
 

@@ -1,6 +1,6 @@
 """Results of steps that tasks with the same content share, and the waits of tasks for them.
 
-Of the tasks that come to the same work at one time, one does it: the leader. The others suspend themselves.
+If several tasks come to the same work, one of them, the leader, does it. The others suspend themselves.
 A task leads as long as its step is open and its run is the current one. So the leadership has the lease of
 the run, and ends with a failure, a kill, a cancel or a doubt. Then maintenance wakes one of the waiting
 tasks.
@@ -28,7 +28,7 @@ from tidegate.store.step_rows import (
 )
 
 ELECTION_SECONDS = 30.0
-"""A task that was woken to do the work may take this long to begin it. Then another one is woken, too."""
+"""A task that was woken to do the work has this long to begin it. After that, another task is woken too."""
 LEAD_KEPT_SECONDS = 86_400.0
 """The row of work that was begun is kept this long, so that tasks find who does it."""
 
@@ -43,7 +43,7 @@ class _Known(NamedTuple):
     is_current: bool | int
     """Whether the run is the task's current one."""
     state: str | None
-    """That of the step; None if there is none."""
+    """The state of the step; None if there is no step."""
     run: int | None
     attempt: int | None
     has_waited: bool | int
@@ -53,7 +53,7 @@ class _Known(NamedTuple):
     """The result; None if there is none, or if it was too large to be kept."""
     codec: str | None
     author: Any
-    """The task whose result it is."""
+    """The task that made the result."""
     tenant: str | None
     """The tenant of that task."""
     is_led: bool | int
@@ -63,7 +63,7 @@ class _Known(NamedTuple):
 
 
 async def begin_step(db: Session, begin: StepBegin, begin_plainly: Begin, end_plainly: End) -> BegunStep:
-    """Begin a step with a cache, or return the result that serves."""
+    """Begin a step with a cache, or return a cached result."""
     begin, sql = storable_begin(begin), db.sql("cached")
     terms, task = _storable(begin.cache), db.id(begin.fence.task_id)
     if task is None:

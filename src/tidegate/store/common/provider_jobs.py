@@ -135,14 +135,14 @@ async def list_provider_jobs(db: Session, task_id: str) -> list[ProviderJobRow]:
 
 
 def cancel_cause(run: EndedRunRow, outcome: UnsuccessfulOutcome) -> CancelCause | None:
-    """Return why the jobs of a task are to be cancelled when its run ends so; None if they are not."""
+    """Return why this outcome of a run must cancel the jobs of its task; None if it need not."""
     if isinstance(outcome, Dead):
         return CancelCause.DEADLINE if outcome.failure.reason is Reason.DEADLINE else None
     return CancelCause.REQUEST if isinstance(outcome, Cancelled) or run.cancel_requested else None
 
 
 def may_have_to_cancel(run: EndedRunRow, outcome: UnsuccessfulOutcome) -> bool:
-    """Return whether `cancel_before_end` has anything to do for such an end of a run."""
+    """Return whether `cancel_before_end` has anything to do for this outcome."""
     return cancel_cause(run, outcome) is not None or _is_crash(outcome)
 
 
@@ -170,12 +170,12 @@ async def cancel_before_end(
 
 
 async def cancel_waiting(db: Session, now: float, tasks: Collection[Any]) -> Iterable[Any]:
-    """Make those of these tasks, which are not running, due that have jobs to cancel; return them.
+    """Make the tasks that have jobs to cancel due, and return them.
 
     Args:
         db: A session in a transaction.
         now: The current time.
-        tasks: The tasks, which are to be cancelled.
+        tasks: Tasks that are to be cancelled and do not run.
     """
     if not tasks:
         return ()
@@ -214,7 +214,7 @@ async def _save(db: Session, task: Any, key: str, job: _Job) -> None:
 
 
 def _begun_again(job: _Job, run: int, now: float) -> _Job:
-    """Return a job that ended without a result, and is waited for again."""
+    """Return a job that ended without a result, ready to be waited for again."""
     job = job._replace(
         run=run,
         failed_polls=0,

@@ -22,7 +22,7 @@ class Waiters:
 
     Each asyncio task remembers the last change it returned for, so a change between two calls makes the
     second return at once. A task that waits for the first time also returns for a very recent change, because
-    it may have read before that. The call does not return for an older change, or a caller that makes an
+    it may have read before that. An older change does not end the wait: otherwise a caller that makes an
     asyncio task for each call would never wait.
     """
 

@@ -19,7 +19,7 @@ from tidegate.store.common.text import storable
 from tidegate.store.postgres.channels import Channel
 
 MOST_TASKS = 200
-"""A claim of more tasks locks the gates first: its locks are few for so many tasks."""
+"""A claim of more tasks locks the gates first: a few locks cost little for that many tasks."""
 
 UNLIMITED = Admission()
 

@@ -17,16 +17,17 @@ from tidegate.store.provider_job_rows import (
 class ProviderJobs(Protocol):
     """Provider jobs of tasks.
 
-    A job belongs to its task and is unique in it. If a task with a job that it can cancel is cancelled, or if
-    its deadline or total timeout is over, the task runs once more before that: its function cancels the job.
+    A job belongs to its task and is unique in it. If a task that can cancel its job is cancelled, or its
+    deadline or total timeout is over, the task runs once more before it ends, so that its function cancels
+    the job.
     """
 
     async def begin_provider_job(self, begin: JobBegin) -> JobAnswer:
         """Record that a run waits for a job; return what is recorded of it.
 
-        A job that ended without a result is begun once more if a run of its task has failed since. Until then
-        a run that comes to it gets the same end. If it timed out and cannot be cancelled, it goes on with the
-        same id.
+        A job that ended without a result begins again if a run of its task has failed since then. Before
+        that, each run that waits for the job gets the same end. A job that timed out and cannot be
+        cancelled goes on with the same id.
         """
 
     async def record_provider_job(self, report: JobReport) -> JobAnswer:

@@ -1,4 +1,4 @@
-"""Store new tasks: `enqueue`, and the helpers that enqueues in batches share with it."""
+"""Store new tasks: `enqueue`, and the helpers that it shares with the enqueue in batches."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class BatchApiSettings:
     requests_per_hour: float = 10.0
     """How many requests of a batch are done in a simulated hour, in their order. The rest expires."""
     latency_seconds: float = 0.0
-    """Between the moment at which a batch is created and the answer that says so."""
+    """Seconds between the creation of a batch and the response to the request."""
     port: int = 0
 
 
@@ -172,7 +172,7 @@ class SimulatedBatchApi:
         return json_response(200, self._shown(batch))
 
     def _hours(self, batch: _Batch) -> float:
-        """Return the simulated hours that a batch has been worked on."""
+        """Return for how many simulated hours the provider has worked on a batch."""
         until = self._now() if batch.cancelled_at is None else batch.cancelled_at
         return min(WINDOW_HOURS, (until - batch.created_at) / self._settings.hour_seconds)
 

@@ -91,8 +91,8 @@ def _add_answer_route(api: ProtectedRouter, context: ApiContext) -> None:
     async def answer_approval(request: Request, task_id: TaskId, key: Key) -> Response:
         """Answer a question of a task. The task goes on within about a second.
 
-        The first answer counts. 409 names who has answered, and when. The same answer of the same token is
-        accepted again.
+        The first answer counts. If somebody has answered, the 409 names who and when. The same answer of
+        the same token is accepted again.
         """
         principal = principal_of(request)
         task = await context.row(task_id, principal)

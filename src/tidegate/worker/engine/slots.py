@@ -24,15 +24,16 @@ CHECK_SECONDS = 0.25
 SAMPLES = 5
 """How often each check measures how late the event loop is."""
 GROWTH = 0.5
-"""Slots grow by at most this share, once a check. Without a rate limit of the upstream they grow by as many
-as tasks have ended since, so they double at most in the time that a task takes: an upstream that is full
-shows it by then."""
+"""Slots grow by at most this share, once a check. Without a rate limit of the upstream they grow by the
+number of tasks that ended since the last growth. So they at most double in the time that a task takes, and
+by then it shows whether the upstream is full."""
 SLOW_SECONDS = 0.05
 """If the event loop is this late, the slots do not grow."""
 OVERLOADED_SECONDS = 0.25
 """If the event loop is this late twice in a row, the slots shrink."""
 MEMORY_OF_LATENESS = 0.5
-"""This share of the last lateness counts at the next check: the loop is not late at each check."""
+"""This share of the last lateness still counts at the next check, because a busy loop is not late at each
+check."""
 SHRINK = 0.8
 """Slots shrink to this share."""
 HOLD_SECONDS = 60.0
@@ -40,7 +41,7 @@ HOLD_SECONDS = 60.0
 UNUSED_SECONDS = 30.0
 """Slots that were not needed for this long are given up."""
 SPARE = 1.25
-"""This many times the slots that were in use are kept."""
+"""This many times the number of slots that were in use are kept."""
 AWAITING_SHARE = 0.75
 """The slots grow only if at least this share of the tasks in them wait for an answer."""
 
@@ -63,7 +64,7 @@ class Slots:
     Args:
         concurrency: The pool's own number, or `auto`.
         growing: The functions whose slots grow under `auto`.
-        paced: Those of them whose upstream has a rate limit, which keeps them from being too many.
+        paced: Those functions of `growing` whose upstream has a rate limit. The limit bounds their slots.
         has_others: Whether the process also runs other functions.
         awaiting: Returns how many of the running tasks of these functions wait for an answer.
         has_memory: Returns whether the process has memory for more tasks.
@@ -157,7 +158,7 @@ class Slots:
             await self._follow_demand()
 
     async def _follow_demand(self) -> None:
-        """Grow while the slots are full; return once there are only as many slots as at the start."""
+        """Grow while the slots are full; return when the number of slots is that of the start again."""
         loop = asyncio.get_running_loop()
         most_busy, since = self._busy, loop.time()
         measured, late = 0.0, 0.0

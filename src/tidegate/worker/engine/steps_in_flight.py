@@ -12,7 +12,7 @@ CHECK_SECONDS = 0.05
 
 
 async def wait_for_steps(control: RunControl) -> None:
-    """Return when the steps in flight of a function that failed have ended, or the run is asked to stop.
+    """Wait until the steps in flight of a failed function have ended, or the run is asked to stop.
 
     For example one of thirty steps under `asyncio.gather` has failed, and the others go on. If the run ended
     now, the next run would find them in doubt. Until then no step begins, except inside those in flight.
