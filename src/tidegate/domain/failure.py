@@ -132,6 +132,6 @@ class CallFailure:
     """The end of the call has already reported the failure to the gate, so the end of the run must not report
     it again."""
     silent_seconds: float | None = None
-    """How long no call of the sender was answered although some were in flight; None for a failed call."""
+    """For a report of silence: how long the sender's calls in flight got no answer. Otherwise None."""
     began_seconds_ago: float | None = None
     """How long ago the call began; None if unknown."""

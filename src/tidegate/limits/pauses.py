@@ -1,7 +1,7 @@
 """Pauses: a person stops a queue or a task function, until somebody resumes it. Plain values.
 
-A pause moves no task. A claim leaves the tasks of a paused queue or function in the main queue, where they
-keep their place. Runs that have begun go on.
+Paused tasks keep their state. A claim leaves the tasks of a paused queue or function in the main queue,
+where they keep their place. Runs that have begun go on.
 """
 
 from __future__ import annotations

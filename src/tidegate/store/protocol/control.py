@@ -10,7 +10,7 @@ from tidegate.store.controls import ControlKind, ControlReport, ControlRow
 
 
 class Control(Protocol):
-    """Pauses, which every claim reads, and orders to workers, which each worker reads once a second."""
+    """Pauses and orders to workers. Claims read the pauses; workers read their orders once a second."""
 
     async def pause(self, kind: PauseKind, name: str, *, by: str, why: str) -> bool:
         """Stop claims of a queue's or function's tasks in every process; return False if already paused.

@@ -25,7 +25,7 @@ _FILE_LOCKS = (512, 0x40000000)
 1.2"""
 _PAGES_AT_ONCE = 10_000
 _UNFINISHED = ".restoring-"
-"""The part between the file's name and the process id in the name of the copy that a restore makes."""
+"""A restore names its copy by the file's name, this text and the process id."""
 
 
 @dataclass(frozen=True, slots=True)

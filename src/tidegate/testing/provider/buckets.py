@@ -1,6 +1,6 @@
 """Requests-per-minute and tokens-per-minute limits, as buckets that refill continuously.
 
-Pure arithmetic over a clock that is passed in. How a shortage is worded and sent is not decided here.
+Pure arithmetic over a clock that is passed in. Other modules decide how a shortage is worded and sent.
 """
 
 from __future__ import annotations
