@@ -45,9 +45,9 @@ class Doubt:
     """Who decided; empty if nobody did."""
     note: str
     input_tokens: int | None = None
-    """The tokens that the call has read, as far as its response said it; None: not known."""
+    """The input tokens that the call's response stated; None: not known."""
     output_tokens: int | None = None
-    """The tokens that the call has written, as far as its response said it; None: not known."""
+    """The output tokens that the call's response stated; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class StepStatus:
     """The number of bytes of the step's result."""
     upstream: str
     cached_from: str | None = None
-    """The task whose cached result it got, or `another tenant`; None if the work was done."""
+    """The task whose cached result the step got, or `another tenant`; None if the step did the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class ProviderJobStatus:
     """The provider's name; empty if it is not known."""
     state: JobState
     job_id: str
-    """What the provider calls the job; empty until it is known."""
+    """The job's id at the provider; empty until it is known."""
     submits: int
-    """How often the job, or what was left of it, was to be submitted."""
+    """The number of the submission: of the whole job, later of the items that were left."""
     polls: int
     failed_polls: int
     """Since the last good one."""

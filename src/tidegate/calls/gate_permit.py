@@ -259,7 +259,7 @@ class GatePermit:
         )
 
     def _tokens_of(self, end: CallResult) -> CallTokens:
-        """Return the tokens of the call: none if it was refused, unknown if its response does not say."""
+        """Return the tokens of the call: none if it was refused, unknown if the response lacks them."""
         if end.usage is not None:
             return self._request.counting.tokens_of(end.usage, self._request.output_tokens)
         return CallTokens(None if may_be_processed(end) or is_interrupted(end) else Tokens())

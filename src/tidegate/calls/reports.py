@@ -175,7 +175,7 @@ class CallReporter:
         self._apply_park(await store.report_failure(self._upstream, call_failure), call_failure)
 
     async def report_silence(self, seconds: float) -> None:
-        """Report that none of this process's calls was answered for so long, although some are in flight."""
+        """Report for how long none of this process's calls in flight was answered."""
         message = f"no call was answered for {format_duration(seconds)}"
         call_failure = CallFailure(Reason.TIMEOUT, message=message, silent_seconds=seconds)
         store = await self._opened_store()

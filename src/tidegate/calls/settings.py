@@ -94,9 +94,9 @@ class Recording:
     on_doubt: OnDoubt = OnDoubt.REPEAT
     """What a re-run does with a call that may have been processed."""
     is_on: bool = True
-    """Whether calls are recorded whose task function does not say it."""
+    """Whether calls are recorded if their task function does not decide it."""
     is_final: bool = False
-    """Whether `is_on` decides, whatever the task function says."""
+    """Whether `is_on` overrides the task function."""
 
 
 NOT_RECORDED = Recording(is_on=False)

@@ -52,7 +52,7 @@ class SuspensionRequest:
     child_ids: tuple[str, ...] = ()
     """The tasks that the run's task waits for."""
     cache_waits: tuple[tuple[str, float], ...] = ()
-    """The results that other tasks make: digests, and how old each may be in seconds."""
+    """The awaited results of other tasks: digests, each with the greatest age in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ class StepMethods:
             cache: Whether other tasks that call the same function with equal arguments get the result too:
                 True for 24 hours, or for how long: seconds, a timedelta, or text such as `7d`. While one task
                 does the work, the others are suspended. A result of more than 256 KiB is not shared.
-            cache_key: Names the content instead of the arguments.
+            cache_key: A key that identifies the content in place of the arguments.
             cache_version: Part of what must be equal. Change it if your function gives other results than
                 before.
             cache_scope: `tenant` (the default) shares results only among the tasks of one tenant, `all` among
@@ -222,7 +222,7 @@ class StepMethods:
             raise TaskStopped(self._control.stop.value)
 
     async def _wait_for_work(self, wait: Wait) -> None:
-        """Wait a while for a task that does the same work, or end the run for it."""
+        """Wait a while for a task that does the same work, or suspend this task until then."""
         waits = self._steps().waits
         with waits.pausing_step(), waits.waiting(wait):
             await self._wait(wait, _WORK_CHECK_SECONDS)

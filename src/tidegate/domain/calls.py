@@ -13,7 +13,7 @@ FAILURES_KEPT = 8
 """A run remembers this many of its failed calls: the latest ones."""
 SUCCEEDED, INTERRUPTED = "succeeded", "interrupted"
 RECORD_CALLS_LABEL = "tidegate.record_calls"
-"""The label of a task whose enqueue said whether its calls are recorded."""
+"""The label of a task whose enqueue decided whether its calls are recorded."""
 RECORD_CALLS_WORDS = {True: "on", False: "off"}
 """The values of that label."""
 

@@ -101,8 +101,8 @@ class Suspended:
     child_ids: tuple[str, ...] = ()
     """The tasks that the task waits for. The task wakes when none of these tasks can still run."""
     cache_waits: tuple[tuple[str, float], ...] = ()
-    """The results that other tasks make: digests, and how old each may be in seconds. The task wakes when one
-    is there, or when nobody makes it."""
+    """The awaited results of other tasks: digests, each with the greatest age in seconds. The task
+    wakes when one is there, or when nobody makes it."""
     calls: CallSummary = NO_CALLS
 
 

@@ -157,7 +157,7 @@ class Retention:
     results: float | None
     """How long results are kept. Default: as long as their task."""
     chunks: float | None
-    """How long what finished tasks emitted is kept. Default: as long as their task."""
+    """How long the emitted chunks of finished tasks are kept. Default: as long as their task."""
     steps: float | None
     """How long the steps of finished tasks are kept, with their results and doubts. Default: as long as their
     task."""

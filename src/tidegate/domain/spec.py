@@ -270,7 +270,7 @@ class TaskSpec:
 
     @property
     def slots_grow(self) -> bool:
-        """Whether more of its tasks run at once when all wait for answers, with `concurrency="auto"`."""
+        """Whether its slots grow while all its tasks wait for answers, with `concurrency="auto"`."""
         return bool(self.upstream) and self.runs_in is RunsIn.LOOP
 
     @property
@@ -298,5 +298,5 @@ class Window:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether the limit is one of tokens."""
+        """Whether the limit counts tokens."""
         return self.dimension is not Dimension.REQUESTS

@@ -31,7 +31,7 @@ class Usage:
 
 
 MOST_TOKENS = 10**12
-"""A larger token count of one call is ignored as wrong. No limit of tokens is larger."""
+"""A larger token count of one call is ignored as wrong. No token limit may be larger."""
 
 
 @dataclass(frozen=True, slots=True)

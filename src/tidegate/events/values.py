@@ -135,7 +135,7 @@ class StepOutcome(StrEnum):
     """It got the result of another task through its `cache`. Its function was not called."""
     FAILED = "failed"
     IN_DOUBT = "in_doubt"
-    """It failed, and it may have been done all the same."""
+    """It failed, but may have been done."""
     LOST = "lost"
     """The task belongs to another worker now, or is gone."""
 

@@ -40,7 +40,7 @@ class Admission(NamedTuple):
 
 @dataclass(slots=True)
 class _Changes:
-    """What a check has changed so far. All views of the check share it."""
+    """The changes of a check so far. All views of the check share them."""
 
     gate: Gate
     room: int | None

@@ -21,11 +21,11 @@ LEARNED_RATE = "learned_rate"
 FIRST_CUT = 0.5
 """The share by which a 429 lowers the rate while little is known of the quota."""
 BURST_SECONDS = 2.0
-"""The first 429 is taken to end a burst that used up so many seconds of quota in advance."""
+"""The first 429 is assumed to end a burst that used up this many seconds of quota in advance."""
 CUT = 0.05
 """The share below the estimated quota at which the rate starts again after a later 429."""
 DOUBLING_SECONDS = 2.0
-"""The time in which a rate doubles that no 429 has limited yet."""
+"""A rate that no 429 has limited yet doubles in this time."""
 DOUBLINGS_BEYOND = 1
 """How often a rate doubles in each further time of approach, after it passed the target by as much as it was
 below."""
@@ -209,7 +209,7 @@ def keeps_gate_open(learned_rate: LearnedRate, attempts: Attempts) -> bool:
 
 
 def _refused_share(learned_rate: LearnedRate, attempts: Attempts) -> float:
-    """Return the refused share of the calls that were sent at the lowered rate and are old enough to tell."""
+    """Return the refused share of the calls sent at the lowered rate, without the latest ones."""
     settling = SETTLE_SECONDS * (learned_rate.per_second or 0.0)
     return learned_rate.refusals / max(attempts.sent - settling, learned_rate.refusals, 1)
 

@@ -79,9 +79,10 @@ def limits_tokens(limits: Limits) -> bool:
 def settle_tokens(row: GateRow, uses: Iterable[TokenUse], now: float) -> GateRow:
     """Return the gate's row after calls ended that had been charged by estimate.
 
-    What a call used beyond its charge delays the calls that follow. What it did not use is given back. If the
-    usage is not known, the charge stays. A run without a known call gives its charge back if other calls of
-    its function are known; otherwise the function seems to call the upstream without a permit.
+    What a call used beyond its charge delays the calls that follow. Tokens that the call did not use are
+    returned. If the usage is not known, the charge stays. A run without a known call gets its charge back
+    if other calls of its function are known. Otherwise the charge stays, because the function seems to call
+    the upstream without a permit.
     """
     buckets, gate = dict(row.buckets), row.gate
     for use in uses:

@@ -34,7 +34,7 @@ class CacheOptions:
 
     seconds: float
     key: str | None
-    """Names the content instead of the arguments."""
+    """A key that identifies the content in place of the arguments."""
     version: str
     """Part of the identity."""
     is_shared: bool
@@ -78,7 +78,7 @@ def cache_terms(
         tenant: That of the task.
 
     Raises:
-        OptionError: The function has more content than its arguments, and there is no key.
+        OptionError: The result depends on more than the arguments, and there is no key.
         ArgumentsError: The arguments cannot be encoded, and there is no key.
     """
     keywords: dict[str, Any] = {}

@@ -41,7 +41,7 @@ class StepBegin(NamedTuple):
     upstream: str = ""
     """The upstream that the step calls; empty if that is unknown."""
     arguments: str = ""
-    """A fingerprint of what its function is called with; empty if it is not to be kept."""
+    """A fingerprint of the arguments of the step's function; empty if none is kept."""
     cache: CacheTerms | None = None
     """None: the step uses no cache."""
 
@@ -190,5 +190,5 @@ class DoubtRow:
     resolved_by: str
     note: str
     input_tokens: int | None = None
-    """The tokens that the call has read, as far as its response said it; None: not known."""
+    """The input tokens that the call's response stated; None: not known."""
     output_tokens: int | None = None

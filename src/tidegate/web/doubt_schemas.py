@@ -49,9 +49,9 @@ class ProviderJobOut(msgspec.Struct):
     state: str
     """`submitting`, `running`, `done`, `failed`, `timed_out`, `cancelled` or `cancel_failed`."""
     job_id: str
-    """What the provider calls the job; empty until it is known."""
+    """The job's id at the provider; empty until it is known."""
     submits: int
-    """How often the job, or what was left of it, was to be submitted."""
+    """The number of the submission: of the whole job, later of the items that were left."""
     polls: int
     failed_polls: int
     """Since the last good one."""
