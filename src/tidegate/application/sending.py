@@ -19,7 +19,7 @@ class SendSpan(Protocol):
 
     @property
     def trace(self) -> TraceContext | None:
-        """The span, which its tasks continue; None if it is not recorded and has no id."""
+        """The span that its tasks continue; None if it is not recorded and has no id."""
         ...
 
     def end(self, sent: Counter[tuple[str, str]], task_id: str, error: BaseException | None) -> None:

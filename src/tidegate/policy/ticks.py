@@ -22,8 +22,8 @@ from tidegate.domain.schedule import ScheduleRule
 
 LONGEST_INTERVAL_SECONDS = 366 * 86_400
 _LOOK_BACK_SECONDS = (120.0, 7_200.0, 2 * 86_400.0, 32 * 86_400.0, 370 * 86_400.0, 9 * 366 * 86_400.0)
-"""How far back the latest ticks are searched, tried in turn, so that frequent and rare rules both take few
-steps."""
+"""The periods that are searched for the latest ticks, shortest first, so that frequent and rare rules both
+take few steps."""
 
 _ALIASES = {
     "@yearly": "0 0 1 1 *",

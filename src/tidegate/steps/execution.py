@@ -361,4 +361,4 @@ def _result_shape(function: Any) -> Shape:
 
 
 _shapes: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
-"""The shapes of results, by function. The weak keys keep no closure alive."""
+"""The shapes of results, by function. The keys are weak, so the table keeps no closure alive."""

@@ -26,7 +26,7 @@ class TaskTable:
     key: str = "task_id"
     """The column with the task's id."""
     is_marked: bool = False
-    """Whether a removal before the task's leaves the row, without data and with the codec tag `REMOVED`.
+    """Whether data removed before its task leaves its row, empty and with the codec tag `REMOVED`.
     Without its row, a result would read as null."""
 
 

@@ -67,7 +67,7 @@ class Source:
     async def require_idle(self) -> None:
         """Raise `NotAcceptedError` if a worker or a task is running.
 
-        `seal` repeats the check, with final effect.
+        The file may still change afterwards; `seal` repeats the check and then prevents that.
 
         Raises:
             NotAcceptedError: A worker is alive, or a task is running.

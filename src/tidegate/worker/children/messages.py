@@ -50,7 +50,7 @@ class RunTask(msgspec.Struct, tag="run", frozen=True):
     records_steps: bool = False
     """Whether the pool process records steps. One of an older version does not."""
     store_offset: float | None = None
-    """What to add to the monotonic clock to get the time of the store; None: it cannot be suspended."""
+    """Store time minus monotonic time, in seconds; None if the run cannot be suspended."""
 
 
 class StopTask(msgspec.Struct, tag="stop", frozen=True):
