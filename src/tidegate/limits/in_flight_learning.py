@@ -41,7 +41,7 @@ WINDOW_RUNS = 1.5
 """A window is at least this many times as long as a run."""
 HEADROOM = 1.05
 """The number that is kept is this much higher than the runs that were in flight, because those vary."""
-HOLD_SECONDS = 20.0
+HOLD_SECONDS = 10.0
 """After a try that was not worth it, the number stays for this long; twice as long after each further one."""
 MOST_HOLD_SECONDS = 300.0
 
