@@ -88,7 +88,7 @@ class JobAnswer(NamedTuple):
     status: JobStatus
     state: JobState = JobState.SUBMITTING
     generation: int = 1
-    """The number of the submission: of the whole job, later of the items that were left."""
+    """The number of the submission, from 1: of the whole job, or of its remaining items."""
     job_id: str = ""
     """The job's id at the provider; empty until it is known."""
     polls: int = 0

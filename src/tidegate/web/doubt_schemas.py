@@ -51,7 +51,7 @@ class ProviderJobOut(msgspec.Struct):
     job_id: str
     """The job's id at the provider; empty until it is known."""
     submits: int
-    """The number of the submission: of the whole job, later of the items that were left."""
+    """The number of the submission, from 1: of the whole job, or of its remaining items."""
     polls: int
     failed_polls: int
     """Since the last good one."""
