@@ -126,3 +126,8 @@ def test_calls_of_very_different_size_use_the_quota_and_meet_no_429(seed: int):
                 level, spent = level - size, spent + size
     assert spent / (per_second * seconds) >= 0.97
     assert refused / calls <= 0.001
+
+
+def test_a_count_of_tokens_that_cannot_be_right_changes_nothing():
+    row = a_row(tokens_per_minute=60_000)
+    assert settle_tokens(row, [a_use("f", Tokens(500, 500), Tokens(10**9, 0))], START) == row

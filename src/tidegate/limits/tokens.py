@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tidegate.domain.spec import Window
-from tidegate.domain.usage import ExpectedTokens, Tokens, TokenUse
+from tidegate.domain.usage import CallTokens, ExpectedTokens, Tokens, TokenUse
 from tidegate.limits import token_bucket
 from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, GateRow, TokenBucket, TokenEstimate
@@ -21,6 +21,8 @@ MAX_FUNCTIONS = 50
 """How many functions of an upstream are remembered: those whose calls ended last."""
 CERTAIN_SHARE = 0.6
 """A prompt has at least this share of its estimated tokens."""
+MOST_CALL_TOKENS = 20_000_000
+"""A larger count for one call cannot be right. Its usage then counts as unknown."""
 FIRST_ESTIMATE = Tokens(500, 500)
 """The estimate while no call of the upstream has shown its usage."""
 
@@ -85,7 +87,7 @@ def settle_tokens(row: GateRow, uses: Iterable[TokenUse], now: float) -> GateRow
     the upstream without a permit.
     """
     buckets, gate = dict(row.buckets), row.gate
-    for use in uses:
+    for use in map(_without_wrong_counts, uses):
         used = _used(gate, use)
         if used is not None:
             difference = used.minus(use.charged)
@@ -101,6 +103,17 @@ def settle_tokens(row: GateRow, uses: Iterable[TokenUse], now: float) -> GateRow
         if use.call is not None and use.call.needed is not None:
             gate = _with_call(gate, use.function, use.call.needed, now)
     return row if gate is row.gate and buckets == row.buckets else replace(row, gate=gate, buckets=buckets)
+
+
+def _without_wrong_counts(use: TokenUse) -> TokenUse:
+    """Return the use with counts that cannot be right left out. They would stop a gate for days."""
+    if use.call is None:
+        return use
+    used, needed = (
+        None if each is not None and each.input + each.output > MOST_CALL_TOKENS else each
+        for each in use.call
+    )
+    return use._replace(call=CallTokens(used, needed))
 
 
 def _used(gate: Gate, use: TokenUse) -> Tokens | None:
