@@ -10,7 +10,7 @@ from store_build import Build, SettableClock, retrying, succeeded
 from tidegate.domain.failure import CallFailure, Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Released, Retrying
 from tidegate.domain.states import State
-from tidegate.limits.gate import LAST_ATTEMPT_SECONDS
+from tidegate.limits.probes import LAST_ATTEMPT_SECONDS
 from tidegate.limits.promotion import UNCLAIMED_SECONDS
 from tidegate.limits.settings import GateKind, LimitDeclaration
 from tidegate.limits.values import GateState
