@@ -21,7 +21,7 @@ from tidegate.store.rows import TaskFilter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(420)]  # the first one may have to install Chromium
 
-APP = Path(__file__).parents[1] / "examples" / "fastapi_chat" / "app.py"
+APP = Path(__file__).parents[2] / "examples" / "fastapi_chat" / "app.py"
 AMBER = "Amber is not a stone but the hardened resin of trees that died millions of years ago."
 ANSWER = "(document.querySelector('article.assistant:last-of-type .text')?.textContent ?? '')"
 IS_OVER = "document.querySelector('article.assistant') && !document.querySelector('article.live')"

@@ -25,7 +25,7 @@ from tidegate.testing.provider import POLICY_MARKER, SimulatedProvider
 
 pytestmark = pytest.mark.anyio
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TEXTS = sorted((EXAMPLES / "summarise" / "texts").glob("*.txt"))
 
 
