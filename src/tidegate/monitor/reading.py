@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.monitor.scaling import decide_for_pools, growing_functions
+from tidegate.monitor.scaling import decide_for_pools
 from tidegate.policy.autoscale import ScalingDecision
 from tidegate.store.overview_rows import MonitoringRow
 from tidegate.store.protocol import Store
@@ -31,5 +31,4 @@ async def read_metrics(store: Store, pools: Sequence[Pool] = ()) -> Reading:
         pools: The pools whose desired workers are computed.
     """
     stored = await store.get_monitoring()
-    growing = growing_functions(await store.load_manifests()) if pools else frozenset[str]()
-    return Reading(stored, decide_for_pools(stored.work, pools, growing))
+    return Reading(stored, decide_for_pools(stored.work, pools))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
 from tidegate.policy.autoscale import DEFAULT_TARGET_SECONDS, PoolScaling, ScalingDecision, desired_workers
 from tidegate.policy.work import Work, work_groups
@@ -32,31 +31,9 @@ async def decide_scaling(store: Store, queues: Collection[str], scaling: PoolSca
         queues: The queues that the pool serves; `*` for all.
         scaling: The bounds, and how fast the backlog should be done.
     """
-    growing = growing_functions(await store.load_manifests())
-    return desired_workers(work_groups(await store.get_work(), queues, growing), scaling)
+    return desired_workers(work_groups(await store.get_work(), queues), scaling)
 
 
-def growing_functions(manifests: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
-    """Return the functions whose slots grow, of all applications."""
-    return frozenset(
-        name
-        for manifest in manifests.values()
-        for name, function in dict(manifest.get("functions") or {}).items()
-        if function.get("slots_grow")
-    )
-
-
-def decide_for_pools(
-    work: Work, pools: Sequence[Pool], growing: Container[str] = ()
-) -> Mapping[str, ScalingDecision]:
-    """Return how many workers each pool could use, by its name, without a minimum and a maximum.
-
-    Args:
-        work: What the store counted.
-        pools: The pools.
-        growing: The functions whose slots grow with `concurrency="auto"`.
-    """
-    return {
-        pool.name: desired_workers(work_groups(work, pool.queues, growing), scaling_of(pool))
-        for pool in pools
-    }
+def decide_for_pools(work: Work, pools: Sequence[Pool]) -> Mapping[str, ScalingDecision]:
+    """Return how many workers each pool could use, by its name, without a minimum and a maximum."""
+    return {pool.name: desired_workers(work_groups(work, pool.queues), scaling_of(pool)) for pool in pools}

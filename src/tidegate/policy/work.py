@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.limits import gate as gates
@@ -39,9 +39,11 @@ class Work:
     pauses: Pauses
     now: float
     """By the store's clock."""
+    growing: frozenset[str] = frozenset()
+    """The functions whose slots grow with `concurrency="auto"`."""
 
 
-def work_groups(work: Work, queues: Collection[str], growing: Container[str] = ()) -> list[WorkGroup]:
+def work_groups(work: Work, queues: Collection[str]) -> list[WorkGroup]:
     """Return the work, grouped by the limits that apply to it.
 
     Tasks that are paused, or whose upstream is closed, count only while they run. A task that no live worker
@@ -50,7 +52,6 @@ def work_groups(work: Work, queues: Collection[str], growing: Container[str] = (
     Args:
         work: What the store counted.
         queues: The queues of the pool; `*` for all.
-        growing: The functions whose slots grow with `concurrency="auto"`.
     """
     rows = {(row.kind, row.name): row for row in work.gate_rows}
     groups = []
@@ -65,7 +66,7 @@ def work_groups(work: Work, queues: Collection[str], growing: Container[str] = (
                 runnable=0 if is_blocked else channel.runnable,
                 running=channel.running,
                 run_seconds=_run_seconds(channel, passed),
-                slots_grow=channel.function in growing,
+                slots_grow=channel.function in work.growing,
                 limits=tuple(_limits(passed, work.now)),
                 is_own=ANY_QUEUE in queues or channel.queue in queues,
             )

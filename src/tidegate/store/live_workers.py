@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidegate.policy import capacity
@@ -69,16 +69,27 @@ def find_live_workers(
     )
 
 
+def growing_functions(manifests: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+    """Return the functions whose slots grow with `concurrency="auto"`, of all applications."""
+    return frozenset(name for name, declared in _functions(manifests) if declared.get("slots_grow"))
+
+
+def _functions(manifests: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the names and declarations of the functions of all applications."""
+    for manifest in manifests.values():
+        functions: dict[str, dict[str, Any]] = manifest.get("functions", {})
+        if isinstance(functions, dict):
+            yield from functions.items()
+
+
 async def find_slot_shortages(store: Store) -> list[SlotShortage]:
     """Return the upstreams whose limits cannot be used up because the live workers have too few slots."""
     now, queues, growing = await store.now(), defaultdict[str, set[str]](set), set[str]()
-    for manifest in (await store.load_manifests()).values():
-        functions: dict[str, dict[str, Any]] = manifest.get("functions", {})
-        for function in functions.values() if isinstance(functions, dict) else ():
-            if upstream := function.get("upstream"):
-                queues[upstream].add(str(function.get("queue", "")))
-                if function.get("slots_grow"):
-                    growing.add(upstream)
+    for _, function in _functions(await store.load_manifests()):
+        if upstream := function.get("upstream"):
+            queues[upstream].add(str(function.get("queue", "")))
+            if function.get("slots_grow"):
+                growing.add(upstream)
     if not queues:
         return []
     workers = [worker for worker in await store.list_workers() if is_live(worker, now)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tidegate.limits.pauses import Pauses
 from tidegate.policy.work import ChannelWork, Work
-from tidegate.store.common import control, gates
+from tidegate.store.common import control, gates, stats
 from tidegate.store.common.session import Session
+from tidegate.store.live_workers import growing_functions
 
 RUN_TIME_MINUTES = 60
 """How many of the latest minutes count for the average run time."""
@@ -30,4 +31,10 @@ async def get_work(db: Session) -> Work:
     ):
         if (channel := found.get((queue, upstream, function))) is not None:
             channel.run_seconds = float(seconds) / int(runs)
-    return Work(list(found.values()), await gates.rows(db), Pauses(await control.list_pauses(db)), now)
+    return Work(
+        list(found.values()),
+        await gates.rows(db),
+        Pauses(await control.list_pauses(db)),
+        now,
+        growing_functions(await stats.load_manifests(db)),
+    )
