@@ -23,7 +23,7 @@ from tidegate.testing.provider.messages import NoResponse, json_response
 LEAST_TOKENS, MOST_TOKENS = 100, 8_000
 MEAN_TOKENS = (MOST_TOKENS - LEAST_TOKENS) / math.log(MOST_TOKENS / LEAST_TOKENS)
 TOKEN_SECONDS = 6.0
-"""The bucket of tokens holds so many seconds' worth: a tenth of a minute."""
+"""The bucket holds the tokens of this many seconds: a tenth of a minute."""
 
 
 def tokens_of(task: int) -> int:

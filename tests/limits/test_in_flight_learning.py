@@ -78,7 +78,7 @@ def simulate(
 
 
 def server(places: int, seconds: float) -> Latency:
-    """Return a server with so many places: more runs wait for a place."""
+    """Return a server with this many places: more runs wait for a place."""
     return lambda in_flight, now: seconds * max(1.0, in_flight / places)
 
 

@@ -20,7 +20,7 @@ class Replacement:
         self._task = _current_task()
 
     def is_within(self, other: Replacement) -> bool:
-        """Return whether this block began inside the other, and not beside it."""
+        """Return whether this block began inside the other one."""
         is_of_task = other._task in (None, self._task) or other._task.done()
         return other._thread == self._thread and is_of_task
 

@@ -26,7 +26,7 @@ class SilenceWatch:
     """Watches the calls of one upstream that this process has in flight. All threads may use it.
 
     Args:
-        report: Reports that no call was answered for so many seconds.
+        report: Reports that no call was answered, and for how many seconds.
         clock: Returns monotonic seconds.
     """
 

@@ -53,8 +53,7 @@ class PoolScaling:
     slots_per_worker: int = 8
     """Tasks that one worker runs at once: the processes of the pool times their concurrency."""
     growing_slots_per_worker: int | None = None
-    """How many tasks of functions whose slots grow one worker may run at once, beside those; None if its
-    slots do not grow."""
+    """How many tasks one worker may also run of functions whose slots grow; None if its slots do not grow."""
     min_workers: int = 0
     max_workers: int | None = None
     """None for any number."""
