@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import tidegate.steps.doing
 from step_support import RecordingPort, StepStore, context_with
 from tidegate import (
     Context,
@@ -27,23 +26,7 @@ from tidegate.domain.step import StepState
 from tidegate.steps.run_steps import MOST_THREADS
 from tidegate.store.step_rows import BeginStatus, BegunStep, EndedStep, StepEnd
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def port() -> RecordingPort:
-    return RecordingPort()
-
-
-@pytest.fixture
-def ctx(port: RecordingPort) -> Context:
-    """The context of a run whose steps go to the port."""
-    return context_with(port)
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tidegate.steps.doing, "FIRST_PAUSE_SECONDS", 0.001)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_pauses")]
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-import tidegate.steps.doing
 from step_support import RecordingPort, context_with
 from tidegate import (
     ArgumentsError,
@@ -31,23 +30,7 @@ from tidegate.context import StopReason
 from tidegate.steps import answered
 from tidegate.store.step_rows import BeginStatus, BegunStep
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def port() -> RecordingPort:
-    return RecordingPort()
-
-
-@pytest.fixture
-def ctx(port: RecordingPort) -> Context:
-    """The context of a run whose steps go to the port."""
-    return context_with(port)
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tidegate.steps.doing, "FIRST_PAUSE_SECONDS", 0.001)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_pauses")]
 
 
 class Failing:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,17 @@ FORMS = [
 def caching(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The application of these tests, on both stores. Its workers have one slot each."""
     return load_app("caching", tmp_path, monkeypatch, url=store_url)
+
+
+@contextmanager
+def two_workers(directory: Path, url: str, **environment: str) -> Iterator[None]:
+    """Run two workers of the application inside the block."""
+    environment["TIDEGATE_DATABASE_URL"] = url
+    with (
+        worker_process("caching:app", directory, **environment),
+        worker_process("caching:app", directory, **environment),
+    ):
+        yield
 
 
 def calls(directory: Path) -> Counter[str]:
@@ -73,8 +86,7 @@ async def results(caching: Any, *handles: Any) -> list[Any]:
 async def test_a_task_that_waits_for_the_same_work_holds_no_slot_and_gets_its_result(
     form: str, caching: Any, store_url: str, tmp_path: Path
 ) -> None:
-    env = {"TIDEGATE_DATABASE_URL": store_url}
-    with worker_process("caching:app", tmp_path, **env), worker_process("caching:app", tmp_path, **env):
+    with two_workers(tmp_path, store_url):
         first = await getattr(caching, form).enqueue("cat")
         await called(tmp_path, "cat")
         second = await getattr(caching, form).enqueue("cat")
@@ -131,8 +143,7 @@ async def test_a_kill_at_one_call_at_a_time_strands_nobody(
 
 async def test_a_task_that_waits_holds_no_permit(caching: Any, store_url: str, tmp_path: Path) -> None:
     async with CountingProvider(seconds=0.05) as provider:
-        env = {"TIDEGATE_DATABASE_URL": store_url, "PROVIDER": provider.url}
-        with worker_process("caching:app", tmp_path, **env), worker_process("caching:app", tmp_path, **env):
+        with two_workers(tmp_path, store_url, PROVIDER=provider.url):
             first = await caching.in_loop.enqueue("cat")
             await called(tmp_path, "cat")
             second = await caching.in_loop.enqueue("cat")
@@ -145,8 +156,7 @@ async def test_a_task_that_waits_holds_no_permit(caching: Any, store_url: str, t
 async def test_a_cancel_of_the_task_that_works_lets_another_one_work(
     caching: Any, store_url: str, tmp_path: Path
 ) -> None:
-    env = {"TIDEGATE_DATABASE_URL": store_url}
-    with worker_process("caching:app", tmp_path, **env), worker_process("caching:app", tmp_path, **env):
+    with two_workers(tmp_path, store_url):
         first = await caching.in_loop.enqueue("cat")
         await called(tmp_path, "cat")
         second = await caching.in_loop.enqueue("cat")
@@ -160,8 +170,7 @@ async def test_a_cancel_of_the_task_that_works_lets_another_one_work(
 async def test_a_task_with_another_step_in_flight_waits_in_its_run(
     caching: Any, store_url: str, tmp_path: Path
 ) -> None:
-    env = {"TIDEGATE_DATABASE_URL": store_url}
-    with worker_process("caching:app", tmp_path, **env), worker_process("caching:app", tmp_path, **env):
+    with two_workers(tmp_path, store_url):
         first = await caching.in_loop.enqueue("cat")
         await called(tmp_path, "cat")
         second = await caching.beside_a_step.enqueue("cat", "dog")
@@ -182,8 +191,7 @@ async def test_a_task_with_another_step_in_flight_waits_in_its_run(
 async def test_a_task_whose_other_steps_have_ended_is_suspended(
     caching: Any, store_url: str, tmp_path: Path
 ) -> None:
-    env = {"TIDEGATE_DATABASE_URL": store_url}
-    with worker_process("caching:app", tmp_path, **env), worker_process("caching:app", tmp_path, **env):
+    with two_workers(tmp_path, store_url):
         first = await caching.in_loop.enqueue("cat")
         await called(tmp_path, "cat")
         second = await caching.beside_a_step.enqueue("cat", "dog")
@@ -204,8 +212,7 @@ async def test_equal_work_in_one_run_is_done_once(caching: Any, store_url: str, 
 async def test_work_inside_other_work_does_not_wait_so_two_tasks_cannot_wait_for_each_other(
     caching: Any, store_url: str, tmp_path: Path
 ) -> None:
-    env = {"TIDEGATE_DATABASE_URL": store_url}
-    with worker_process("caching:app", tmp_path, **env), worker_process("caching:app", tmp_path, **env):
+    with two_workers(tmp_path, store_url):
         first = await caching.in_loop.enqueue("cat")
         await called(tmp_path, "cat")
         release(tmp_path, "inside")

@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from tidegate.domain.approval import KEY_LENGTH, ApprovalState
 from tidegate.domain.links import PATH, SignedApproval, verify
-from tidegate.domain.readers import choice_option
 from tidegate.errors import ApprovalClosedError, ApprovalNotFoundError, OptionError, StoreError
 from tidegate.operations import approvals
 from tidegate.operations.approvals import ApprovalFilters
@@ -29,7 +28,7 @@ from tidegate.web.protected_routes import (
     ResponseSpec,
     principal_of,
 )
-from tidegate.web.routes.tasks import Limit, Text
+from tidegate.web.routes.tasks import Limit, Text, state_or_any
 
 _LARGEST = 2**53
 _LONGEST_TOKEN = 2_000
@@ -67,12 +66,11 @@ def _add_list_route(api: ProtectedRouter, context: ApiContext) -> None:
         `state`: default `open`, those that can be answered; `all` for any.
         """
         limit = min(limit, context.settings.page_limit)
-        wanted = choice_option("state", state or ApprovalState.OPEN, [*ApprovalState, "all"])
         filters = ApprovalFilters(task=task, function=function, tenant=principal_of(request).tenant or tenant)
         rows = await approvals.list_approvals(
             await context.store(),
             filters,
-            state=None if wanted == "all" else ApprovalState(wanted),
+            state=state_or_any(state, ApprovalState.OPEN),
             after=after,
             limit=limit,
         )

@@ -9,7 +9,6 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.domain.readers import choice_option
 from tidegate.domain.step import DoubtState
 from tidegate.operations import doubts
 from tidegate.operations.doubts import Decision, DoubtChoice, DoubtFilters
@@ -35,7 +34,7 @@ from tidegate.web.protected_routes import (
     ResponseSpec,
     principal_of,
 )
-from tidegate.web.routes.tasks import Limit, Text
+from tidegate.web.routes.tasks import Limit, Text, state_or_any
 
 _LARGEST = 2**53
 DoubtId = Annotated[int, Path(ge=1, le=_LARGEST, description="The number of a doubt.")]
@@ -96,7 +95,6 @@ def _add_doubt_routes(api: ProtectedRouter, context: ApiContext) -> None:
     ) -> Response:
         """Return one page of the calls in doubt, the oldest first. `state`: default `open`, `all` for any."""
         limit = min(limit, context.settings.page_limit)
-        wanted = choice_option("state", state or DoubtState.OPEN, [*DoubtState, "all"])
         filters = DoubtFilters(
             task=task,
             function=function,
@@ -107,7 +105,7 @@ def _add_doubt_routes(api: ProtectedRouter, context: ApiContext) -> None:
         rows = await doubts.list_doubts(
             await context.store(),
             filters,
-            state=None if wanted == "all" else DoubtState(wanted),
+            state=state_or_any(state, DoubtState.OPEN),
             after=after,
             limit=limit,
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, TypeVar
 
 from fastapi import Query
 from pydantic import AfterValidator
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidegate.domain.ids import id_or_none
+from tidegate.domain.readers import choice_option
 from tidegate.domain.states import State
 from tidegate.operations.tasks import retry_tasks
 from tidegate.store.rows import ActionStatus, TaskFilter
@@ -55,6 +57,20 @@ After = Annotated[
     AfterValidator(_page_cursor),
     Query(max_length=64, description="The `next` of the previous page."),
 ]
+_State = TypeVar("_State", bound=StrEnum)
+
+
+def state_or_any(state: str | None, default: _State) -> _State | None:
+    """Return the state that a page is to have, `default` without one; None for `all`.
+
+    Raises:
+        OptionError: There is no such state.
+    """
+    states = type(default)
+    wanted = choice_option("state", state or default, [*states, "all"])
+    return None if wanted == "all" else states(wanted)
+
+
 States = Annotated[list[State] | None, Query(max_length=16, description="Repeatable.")]
 Labels = Annotated[list[str] | None, Query(max_length=32, description="NAME=VALUE, repeatable.")]
 
